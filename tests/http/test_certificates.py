@@ -67,7 +67,7 @@ async def call(served: Served, certificates: ServerCertificates) -> AsyncIterato
         finally:
             writer.close()
 
-    async with serving(served.application(), tls=certificates.context) as server:
+    async with serving(served.application(), tls=lambda: certificates.newest) as server:
         yield make
 
 
@@ -154,7 +154,7 @@ async def test_a_connection_that_is_kept_alive_outlives_its_certificate(
     authority: Authority, certificates: ServerCertificates, served: Served
 ) -> None:
     context = authority.client(authority.clients)
-    async with serving(served.application(), tls=certificates.context) as server:
+    async with serving(served.application(), tls=lambda: certificates.newest) as server:
         url, kept = f"https://localhost:{server.port}/livez", aiohttp.TCPConnector(limit=1, ssl=context)
         async with aiohttp.ClientSession(connector=kept) as session:
             used = set()

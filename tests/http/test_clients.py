@@ -82,7 +82,8 @@ def authority() -> trustme.CA:
 @pytest.fixture
 async def server(served: Served, authority: trustme.CA, tmp_path: Path) -> AsyncIterator[HttpServer]:
     app = served.application(clients=AllowedClients(frozenset({"dra-scheduler"})))
-    async with serving(app, tls=ServerCertificates(*write_certificate(tmp_path, authority)).context) as made:
+    certificates = ServerCertificates(*write_certificate(tmp_path, authority))
+    async with serving(app, tls=lambda: certificates.newest) as made:
         yield made
 
 

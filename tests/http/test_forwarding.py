@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,8 +16,8 @@ import trustme
 from dra_extender.api.extender import ExtenderBindingArgs, ExtenderBindingResult
 from dra_extender.http import forwarding
 from dra_extender.http.authorization import AllowedClients
-from dra_extender.http.forwarding import HEADER, Forwarding, PeerTLS
-from dra_extender.http.server import Certificates, HttpServer, ServerCertificates
+from dra_extender.http.forwarding import HEADER, Forwarding
+from dra_extender.http.server import TLS, Certificates, HttpServer, ServerCertificates
 from tests.support.http.certificates import write_certificate
 from tests.support.http.served import Served
 from tests.support.patience import until
@@ -56,11 +55,11 @@ class Replica(Served):
 
 @asynccontextmanager
 async def running(
-    known: str, peer: PeerTLS | None = None, tls: ssl.SSLContext | None = None, clients: AllowedClients | None = None
+    known: str, peer: TLS | None = None, tls: TLS | None = None, clients: AllowedClients | None = None
 ) -> AsyncIterator[Replica]:
     made = Replica()
     made.follow(known)
-    asking = Forwarding(made, peer or PeerTLS(lambda: None))
+    asking = Forwarding(made, peer, REPLICAS if peer else "")
     server = HttpServer(
         made.application(clients=clients or AllowedClients(), forwarding=asking), "127.0.0.1", 0, tls=tls
     )
@@ -185,10 +184,10 @@ async def test_a_call_that_may_have_been_decided_is_not_sent_again(
 REPLICAS = "dra-extender.dra-system.svc"
 
 
-def peer_tls(directory: Path, authority: trustme.CA, name: str) -> PeerTLS:
+def peer_tls(directory: Path, authority: trustme.CA, name: str) -> TLS:
     """A replica with one certificate for both sides of TLS."""
     certificates = Certificates(*write_certificate(directory, authority, name))
-    return PeerTLS(lambda: certificates.newest, REPLICAS)
+    return lambda: certificates.newest
 
 
 @pytest.fixture(scope="module")
@@ -214,9 +213,9 @@ async def test_replicas_know_each_other_by_a_name_in_their_certificates(
     status: int,
 ) -> None:
     monkeypatch.setattr(forwarding, "LEADER_SECONDS", 0.1)
-    tls = ServerCertificates(*write_certificate(tmp_path, authority, serving)).context
+    certificates = ServerCertificates(*write_certificate(tmp_path, authority, serving))
     allowed = AllowedClients(frozenset({"dra-scheduler", REPLICAS}))
-    async with running("self", tls=tls, clients=allowed) as leader:
+    async with running("self", tls=lambda: certificates.newest, clients=allowed) as leader:
         async with running(leader.url, peer_tls(tmp_path, authority, asking)) as standby:
             assert (await call(session, standby.url, VERBS[0]))[0] == status
         assert len(leader.verbs.asked) == (status == 200)

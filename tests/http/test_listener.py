@@ -46,7 +46,7 @@ class Greeting(asyncio.Protocol):
 
 @pytest.fixture
 async def guarded(listening: socket.socket, tls: ssl.SSLContext) -> AsyncIterator[Listener]:
-    made = Listener(listening, Greeting, tls)
+    made = Listener(listening, Greeting, lambda: tls)
     yield made
     made.close()
     await made.wait_closed()

@@ -9,18 +9,16 @@ clients that keep connections open end up at the leader.
 from __future__ import annotations
 
 import asyncio
-import ssl
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol
 
 import aiohttp
-import msgspec
 import structlog
 from starlette.responses import Response
 from starlette.types import Scope
 
 from dra_extender.http.responses import CLOSE, error_response
+from dra_extender.http.server import TLS
 from dra_extender.kube.client import Connections
 
 log = structlog.get_logger(__name__)
@@ -52,15 +50,6 @@ class LeaderInfo(Protocol):
         """Wait until another replica leads. May return early."""
 
 
-class PeerTLS(msgspec.Struct, frozen=True):
-    """TLS between replicas. `context` returns certificate and trusted authorities for the next connection (None: plain
-    HTTP); the certificate of the other replica must have `name`.
-    """
-
-    context: Callable[[], ssl.SSLContext | None]
-    name: str = ""
-
-
 class _NotDecidedError(Exception):
     """The other replica did not decide the call, so it can be sent again."""
 
@@ -70,13 +59,17 @@ class _NoResponseError(Exception):
 
 
 class Forwarding:
-    """One per service. Call `close` at the end."""
+    """One per service. Make it in the event loop, and call `close` at the end. `tls`: with certificate and trusted
+    authorities (None: plain HTTP); the certificate of the other replica must have `name`.
+    """
 
-    def __init__(self, leadership: LeaderInfo, peer: PeerTLS) -> None:
+    def __init__(self, leadership: LeaderInfo, tls: TLS | None = None, name: str = "") -> None:
         self._leadership = leadership
-        self._peer = peer
-        self._session: aiohttp.ClientSession | None = None
+        self._tls = tls
+        self._name = name
         self._connections = Connections()
+        connector = aiohttp.TCPConnector(limit=0, socket_factory=self._connections.make)
+        self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
         self._quiet_until = 0.0
 
     async def forward(self, scope: Scope, body: bytes) -> Response | None:
@@ -101,20 +94,18 @@ class Forwarding:
         return None
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            await self._connections.closed()
+        await self._session.close()
+        await self._connections.closed()
 
     async def _post(self, url: str, body: bytes) -> Response:
-        context = self._peer.context()
         try:
-            async with self._open().post(
+            async with self._session.post(
                 url,
                 data=body,
                 headers={HEADER.decode(): "1", "Content-Type": "application/json"},
                 timeout=aiohttp.ClientTimeout(total=RESPONSE_SECONDS, sock_connect=CONNECT_SECONDS),
-                ssl=True if context is None else context,
-                server_hostname=self._peer.name or None,
+                ssl=True if self._tls is None else self._tls(),
+                server_hostname=self._name or None,
                 allow_redirects=False,
             ) as reply:
                 if reply.status == MISDIRECTED:
@@ -124,12 +115,6 @@ class Forwarding:
             raise _NotDecidedError(str(refused)) from None
         except (aiohttp.ClientError, OSError, TimeoutError) as lost:
             raise _NoResponseError(str(lost) or type(lost).__name__) from None
-
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            connector = aiohttp.TCPConnector(limit=0, socket_factory=self._connections.make)
-            self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
-        return self._session
 
     def _report(self, url: str, problem: _NotDecidedError) -> None:
         now = asyncio.get_running_loop().time()

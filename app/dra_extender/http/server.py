@@ -47,11 +47,15 @@ GRACE_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.01
 
 
+TLS = Callable[[], ssl.SSLContext]
+"""The context of the next connection."""
+
+
 class Listener:
     """Accepts connections on a listening, non-blocking socket, which the caller owns. Use inside a running loop."""
 
     def __init__(
-        self, listening: socket.socket, make_protocol: Callable[[], asyncio.Protocol], tls: ssl.SSLContext | None
+        self, listening: socket.socket, make_protocol: Callable[[], asyncio.Protocol], tls: TLS | None
     ) -> None:
         self._listening = listening
         self._make_protocol = make_protocol
@@ -159,7 +163,7 @@ class Listener:
         seconds = HANDSHAKE_SECONDS if self._tls is not None else None
         try:
             await loop.connect_accepted_socket(
-                self._make_protocol, accepted, ssl=self._tls, ssl_handshake_timeout=seconds
+                self._make_protocol, accepted, ssl=self._tls and self._tls(), ssl_handshake_timeout=seconds
             )
         except OSError:
             accepted.close()  # the client left, does not speak TLS, is not trusted, or takes too long
@@ -174,7 +178,7 @@ class HttpServer:
         host: str,
         port: int,
         *,
-        tls: ssl.SSLContext | None = None,
+        tls: TLS | None = None,
         limits: ConnectionLimits | None = None,
         report: ConnectionLimitReport | None = None,
     ) -> None:
@@ -244,8 +248,8 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 class Certificates:
-    """Certificate, key, and the authorities of the other side, if given, for calls to other replicas, which use
-    `newest` for the next connection. Call `check` every few seconds.
+    """Certificate, key, and the authorities of the other side, if given, for calls to other replicas. The next
+    connection uses `newest`. Call `check` every few seconds.
     """
 
     def __init__(self, certificate: Path, key: Path, authorities: Path | None = None) -> None:
@@ -284,18 +288,7 @@ class Certificates:
 
 
 class ServerCertificates(Certificates):
-    """For a listener, which uses `context`. With authorities, clients must show a certificate."""
-
-    def __init__(self, certificate: Path, key: Path, authorities: Path | None = None) -> None:
-        """Raises OSError or ssl.SSLError when the files cannot be used."""
-        super().__init__(certificate, key, authorities)
-        self.context = self._load()
-        # A handshake starts with the listener's context and continues with the newest one, which has its own
-        # certificate and authorities: authorities cannot be removed from a context.
-        self.context.sni_callback = self._switch
-
-    def _switch(self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _context: ssl.SSLContext) -> None:
-        connection.context = self.newest
+    """For a listener. With authorities, clients must show a certificate."""
 
     def _load(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -25,13 +25,13 @@ from starlette.types import ASGIApp
 from dra_extender.api.decoding import ignore_fields
 from dra_extender.http.application import Pages, create_app
 from dra_extender.http.authorization import AllowedClients, TokenAuthorizer
-from dra_extender.http.forwarding import Forwarding, PeerTLS
+from dra_extender.http.forwarding import Forwarding
 from dra_extender.http.insight import insight_router
 from dra_extender.http.metrics import Metrics
 from dra_extender.http.page.routes import page_router
 from dra_extender.http.page.updates import PageUpdates
 from dra_extender.http.protocol import ConnectionLimitReport, ConnectionLimits
-from dra_extender.http.server import Certificates, HttpServer, ServerCertificates
+from dra_extender.http.server import TLS, Certificates, HttpServer, ServerCertificates
 from dra_extender.http.verbs import VerbTerms, verb_routes
 from dra_extender.kube.access import Reviews
 from dra_extender.kube.client import KubeClient
@@ -98,7 +98,7 @@ class Service:
         client = await KubeClient.connect(self.settings.client)
         self.replica.server = client.server
         try:
-            forwarding = Forwarding(self.replica, self._peer()) if self.settings.advertise else None
+            forwarding = self._forwarding() if self.settings.advertise else None
             await self._listen(client, forwarding)
         except BaseException:
             await client.close()
@@ -165,6 +165,10 @@ class Service:
         if self.replica.engine is not None:
             await self.replica.engine.drain(seconds)
 
+    def _forwarding(self) -> Forwarding:
+        """This replica shows its server certificate to others, and trusts the authorities of its clients."""
+        return Forwarding(self.replica, self._tls(Certificates, self.settings.tls_client_ca), self.settings.peer_name)
+
     async def _listen(self, client: KubeClient, forwarding: Forwarding | None) -> None:
         """Serve one application, or two if insight has an address of its own; the verbs over TLS if there is a
         certificate, insight if its clients send tokens. Raises OSError, and ssl.SSLError when the certificate cannot be
@@ -180,14 +184,14 @@ class Service:
         verbs = verb_routes(lambda: replica.running.extender, terms)
         limits, report = ConnectionLimits(connections=settings.max_connections), ConnectionLimitReport(self.metrics)
 
-        def listen(app: ASGIApp, address: str, tls: ssl.SSLContext | None) -> None:
+        def listen(app: ASGIApp, address: str, tls: TLS | None) -> None:
             self._servers.append(HttpServer(app, *split_address(address), tls=tls, limits=limits, report=report))
 
         try:
             app = create_app(None if separate else pages, authorizer, verbs)
-            listen(app, settings.listen, self._tls(settings.tls_client_ca))
+            listen(app, settings.listen, self._tls(ServerCertificates, settings.tls_client_ca))
             if separate:
-                tls = self._tls() if authorizer is not None else None
+                tls = self._tls(ServerCertificates) if authorizer is not None else None
                 listen(create_app(pages, authorizer), settings.insight_listen, tls)
             for server in self._servers:
                 await server.start()
@@ -196,23 +200,14 @@ class Service:
                 await server.stop(0)
             raise
 
-    def _tls(self, client_ca: Path | None = None) -> ssl.SSLContext | None:
-        """TLS of a listener; with `client_ca` clients must show a certificate. None without a server certificate."""
+    def _tls(self, kind: type[Certificates], authorities: Path | None = None) -> TLS | None:
+        """With the server certificate; None without one. `authorities`: the other side must show a certificate."""
         settings = self.settings
         if not (settings.tls_cert and settings.tls_key):
             return None
-        certificates = ServerCertificates(settings.tls_cert, settings.tls_key, client_ca)
+        certificates = kind(settings.tls_cert, settings.tls_key, authorities)
         self._certificates.append(certificates)
-        return certificates.context
-
-    def _peer(self) -> PeerTLS:
-        """TLS to other replicas: this one shows its server certificate and trusts the authorities of its clients."""
-        settings = self.settings
-        if not (settings.tls_cert and settings.tls_key):
-            return PeerTLS(lambda: None)
-        certificates = Certificates(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
-        self._certificates.append(certificates)
-        return PeerTLS(lambda: certificates.newest, settings.peer_name)
+        return lambda: certificates.newest
 
     async def _renew_certificates(self) -> None:
         """Reload changed certificates until cancelled. Returns if TLS is not configured."""
