@@ -101,7 +101,7 @@ async def test_devices_that_no_claim_holds_are_in_no_namespace(
 
 
 def test_the_states_of_the_command_are_those_of_the_report() -> None:
-    assert tuple(DeviceStateName) == STATES
+    assert list(DeviceStateName) == list(STATES)
 
 
 @pytest.mark.parametrize("command", [["devices", "--state", "gone"], ["top", "pods"], ["devices", "-o", "xml"]])

@@ -214,7 +214,7 @@ def test_what_is_said_of_real_pods_conforms(pod: str, nodes: list[str], accept: 
             "node": st.lists(st.sampled_from(NODES), max_size=4),
             "driver": st.just(DRIVER),
             "class": st.just("gpu"),
-            "state": st.lists(st.sampled_from(STATES), max_size=3),
+            "state": st.lists(st.sampled_from(list(STATES)), max_size=3),
             "namespace": st.sampled_from(["default", "none"]),
             "limit": st.integers(1, 500),
             "after": st.sampled_from(["", f"{DRIVER}/n1"]),

@@ -41,7 +41,7 @@ def hostile_feed() -> str:
         {"kind": "status", "key": "status", "unknown": "", "complete": True},
         {"kind": "nodes", "key": "nodes", "count": 1, "classes": [HOSTILE]},
         {"kind": "node", "key": "node\na", "name": HOSTILE, "cordoned": True, "taints": [HOSTILE]},
-        {"kind": "devices", "key": "devices\na", "part": part},
+        {"kind": "devices", "key": "devices\na", **part},
         {"kind": "pods", "key": "pods", "total": 1},
         {
             "kind": "pod",

@@ -29,7 +29,7 @@ TAINT = "dedicated=ml-training:NoSchedule"
 def devices(node: str, rows: Sequence[Sequence[Any]], **more: Any) -> Json:
     names = {"driver": GPU, "pool": node, "node": node, "classes": [[GPU]], "counters": [], "problem": ""}
     part = names | {"devices": rows, "models": [MODEL], "sets": []} | more
-    return {"kind": "devices", "key": f"devices\n{node}", "part": part}
+    return {"kind": "devices", "key": f"devices\n{node}", **part}
 
 
 def whole(count: int) -> list[list[Any]]:

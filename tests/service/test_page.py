@@ -71,8 +71,8 @@ async def test_a_reader_hears_of_everything_and_then_of_what_changes(world: Worl
         heard = len(events.messages)
         await events.until(lambda: "used" in events.devices().values())
         told = [part for message in events.messages[heard:] for part in message["put"] if part["kind"] == "devices"]
-        assert {part["part"]["node"] for part in told} == {world.nodes[0]}, "other nodes have not changed"
-        assert [row[6] for part in told for row in part["part"]["devices"] if row[1] == "used"][-1] == ["default/c"]
+        assert {part["node"] for part in told} == {world.nodes[0]}, "other nodes have not changed"
+        assert [row[6] for part in told for row in part["devices"] if row[1] == "used"][-1] == ["default/c"]
 
 
 async def test_a_pod_that_waits_is_told_until_it_is_gone(world: World, service: Service) -> None:
@@ -152,7 +152,7 @@ async def test_who_comes_back_hears_only_of_what_has_changed(world: World, servi
     async with listening(service, known) as again:
         await again.until(lambda: again.devices())
         assert again.hello["resumed"] is True
-        nodes = {part["part"]["node"] for part in again.parts.values() if part["kind"] == "devices"}
+        nodes = {part["node"] for part in again.parts.values() if part["kind"] == "devices"}
         assert nodes == {world.nodes[1]}
 
 

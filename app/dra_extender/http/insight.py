@@ -153,7 +153,7 @@ MOST_PROBLEMS: Final = 1_000
 
 def insight_router(insight: Insight) -> APIRouter:
     queue = QueryQueue(insight)
-    router = APIRouter(tags=["insight"], responses=DENIALS)
+    router = APIRouter(tags=["insight"], responses=DENIALS, default_response_class=Response)
     for add in (_add_diagnosis, _add_devices, _add_device, _add_headroom, _add_problems, _add_whatif, _add_simulate):
         add(router, queue)
     return router
@@ -163,7 +163,7 @@ def _add_diagnosis(router: APIRouter, queue: QueryQueue) -> None:
     responses = answering(Diagnosis, "the diagnosis, as JSON or as text")
     responses[200]["content"]["text/plain"] = {"schema": {"type": "string"}}
 
-    @router.get("/insight/diagnosis", response_class=Response, responses=responses)
+    @router.get("/insight/diagnosis", responses=responses)
     async def diagnosis(
         request: Request,
         pod: PodKey,
@@ -184,7 +184,7 @@ def _add_diagnosis(router: APIRouter, queue: QueryQueue) -> None:
 
 
 def _add_devices(router: APIRouter, queue: QueryQueue) -> None:
-    @router.get("/insight/devices", response_class=Response, responses=answering(DeviceReport, "devices"))
+    @router.get("/insight/devices", responses=answering(DeviceReport, "devices"))
     async def devices(
         node: Annotated[list[str] | None, Query(description="only devices of this node; may be repeated")] = None,
         driver: Annotated[list[str] | None, Query(description="only of this driver; may be repeated")] = None,
@@ -211,7 +211,7 @@ def _add_devices(router: APIRouter, queue: QueryQueue) -> None:
 
 
 def _add_device(router: APIRouter, queue: QueryQueue) -> None:
-    @router.get("/insight/device", response_class=Response, responses=answering(DeviceDetails, "the device"))
+    @router.get("/insight/device", responses=answering(DeviceDetails, "the device"))
     async def device(
         driver: Annotated[str, Query(description="its driver")],
         pool: Annotated[str, Query(description="its pool")],
@@ -225,7 +225,7 @@ def _add_device(router: APIRouter, queue: QueryQueue) -> None:
 
 
 def _add_headroom(router: APIRouter, queue: QueryQueue) -> None:
-    @router.get("/insight/headroom", response_class=Response, responses=answering(Headroom, "how many more pods fit"))
+    @router.get("/insight/headroom", responses=answering(Headroom, "how many more pods fit"))
     async def headroom(
         device_class: Annotated[str, Query(alias="class", description="DeviceClass that each pod requests")],
         count: Annotated[int, Query(ge=1, le=MOST_WANTED, description="devices that each pod requests")] = 1,
@@ -240,7 +240,7 @@ def _add_headroom(router: APIRouter, queue: QueryQueue) -> None:
 
 
 def _add_problems(router: APIRouter, queue: QueryQueue) -> None:
-    @router.get("/insight/problems", response_class=Response, responses=answering(ProblemList, "the problems"))
+    @router.get("/insight/problems", responses=answering(ProblemList, "the problems"))
     async def problems() -> Response:
         """Unusable objects, conflicting claims and missing permissions, with what to do about each."""
         found = await queue.answer(queue.insight.problems())
@@ -250,7 +250,6 @@ def _add_problems(router: APIRouter, queue: QueryQueue) -> None:
 def _add_whatif(router: APIRouter, queue: QueryQueue) -> None:
     @router.post(
         "/insight/whatif",
-        response_class=Response,
         responses=answering(WhatIf, "which pods would fit, and which would not"),
         openapi_extra=_body_schema(Changes),
     )
@@ -268,7 +267,6 @@ def _add_whatif(router: APIRouter, queue: QueryQueue) -> None:
 def _add_simulate(router: APIRouter, queue: QueryQueue) -> None:
     @router.post(
         "/v1/simulate",
-        response_class=Response,
         responses=answering(Simulation, "the nodes that fit, and how many pods fit"),
         openapi_extra=_body_schema(SimulationRequest),
     )

@@ -20,6 +20,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from dra_extender.insight.devicereport.report import STATES
 from dra_extender.plaintext import printable
 from dra_extender.scheduling import outcomes
 from dra_extender.scheduling.outcomes import UNDIAGNOSED, L, LabelledCounter, Reading, Step
@@ -87,15 +88,6 @@ CONNECTIONS_OVER_LIMIT: Final = LabelledCounter[OverLimit](
 
 _COUNTERS: tuple[LabelledCounter[Any], ...] = (*outcomes.OUTCOMES, CONNECTIONS_OVER_LIMIT)
 
-_STATES: Final[Mapping[str, str]] = {
-    "free": "",
-    "shared": "claims are allocated shares of it",
-    "used": "one claim is allocated the whole device",
-    "blocked": "free, but other devices consume counters that it needs",
-    "tainted": "free, but a taint keeps pods away",
-    "unusable": "it or its pool cannot be allocated",
-}
-
 SPECS: Final[tuple[Spec, ...]] = (
     Spec("verb_duration_seconds", "histogram", "time from the headers of a verb's request to its response", ("verb",)),
     Spec("verb_requests_total", "counter", "requests of the verbs", ("verb", "result"), values=VERB_RESULTS),
@@ -135,7 +127,7 @@ SPECS: Final[tuple[Spec, ...]] = (
         "published devices by driver (the 20 with the most devices; all others count as other) and state",
         ("driver", "state"),
         read=True,
-        values=_STATES,
+        values=STATES,
     ),
     Spec(
         "class_devices",

@@ -10,11 +10,13 @@ from dra_extender.api.decoding import convert
 from dra_extender.api.events import Applied, Removed
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
-from dra_extender.http.page.parts import DeviceUpdates, Part, PartID
+from dra_extender.http.page.parts import DevicesPart, DeviceUpdates
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.hardware import device_class, gpus
 from tests.support.diagnosis.heldcluster import GPU, SHARE, claim, scene
 from tests.support.questions import device_report
+
+PartID = tuple[str, str, str]
 
 
 class Followed:
@@ -24,15 +26,18 @@ class Followed:
         self.view: View = scene().view()
         self.cluster = cast(Cluster, self.view.cluster)
         self.following = DeviceUpdates(self.view)
-        self.parts: dict[PartID, Part] = {}
+        self.parts: dict[PartID, DevicesPart] = {}
 
-    def look(self) -> dict[PartID, Part | None]:
-        found = dict(difference for difference in self.following.refresh() if difference is not None)
-        for id, part in found.items():
-            if part is None:
-                del self.parts[id]
-            else:
-                self.parts[id] = part
+    def look(self) -> dict[PartID, DevicesPart | None]:
+        found: dict[PartID, DevicesPart | None] = {}
+        for difference in self.following.refresh():
+            if isinstance(difference, str):
+                _, driver, pool, node = difference.split("\n")
+                found[driver, pool, node] = None
+                del self.parts[driver, pool, node]
+            elif difference is not None:
+                found[difference.driver, difference.pool, difference.node] = difference
+        self.parts |= {id: part for id, part in found.items() if part is not None}
         return found
 
     def apply(self, kind: Any, document: dict[str, Any]) -> None:
@@ -46,7 +51,7 @@ def followed() -> Followed:
     return made
 
 
-def told(parts: dict[PartID, Part]) -> set[tuple[str, str, str, str, str, float, tuple[str, ...]]]:
+def told(parts: dict[PartID, DevicesPart]) -> set[tuple[str, str, str, str, str, float, tuple[str, ...]]]:
     return {
         (part.driver, part.pool, part.node, row.name, row.state, row.fill, part.classes[row.classes])
         for part in parts.values()

@@ -69,8 +69,8 @@ class Events:
         found = {}
         for part in self.parts.values():
             if part["kind"] == "devices":
-                for name, state, *_ in part["part"]["devices"]:
-                    found[f"{part['part']['pool']}/{name}"] = state
+                for name, state, *_ in part["devices"]:
+                    found[f"{part['pool']}/{name}"] = state
         return found
 
 

@@ -49,7 +49,13 @@ class DeviceRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
     set: int = -1
 
 
-class Part(msgspec.Struct, frozen=True, gc=False):
+class PagePart(msgspec.Struct, frozen=True, tag_field="kind"):
+    """A part of the page. `key` is unique."""
+
+    key: str
+
+
+class DevicesPart(PagePart, frozen=True, gc=False, tag="devices"):
     """The devices of a pool on `node`; an empty node has the devices that do not belong to one node. `classes`: the
     distinct sets of classes, to which devices refer; `models` likewise. `counters`: the counters that the devices
     consume. `sets`: the counter sets, and the percentage of each in use.
@@ -66,23 +72,8 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     sets: tuple[tuple[str, float], ...] = ()
 
 
-PartID = tuple[str, str, str]
-"""(driver, pool, node)."""
-
-Difference = tuple[PartID, Part | None]
-"""A part that is new or has changed; None if it is gone."""
-
-
-class PagePart(msgspec.Struct, frozen=True, tag_field="kind"):
-    """A part of the page. `key` is unique."""
-
-    key: str
-
-
-class DevicesPart(PagePart, frozen=True, tag="devices"):
-    """The devices of a pool on a node."""
-
-    part: Part
+Difference = DevicesPart | str
+"""A part that is new or has changed; the key of one that is gone."""
 
 
 class StatusPart(PagePart, frozen=True, tag="status"):
@@ -142,7 +133,7 @@ class DeviceUpdates:
         self._view = view
         self._counted: dict[PoolID, tuple[Generations, int]] = {}
         """The inputs of a pool's counts: its slices, a new object after each change, and the revision of its uses."""
-        self._parts: dict[PoolID, dict[str, Part]] = {}
+        self._parts: dict[PoolID, dict[str, DevicesPart]] = {}
         self._classes: Mapping[str, DeviceClass] = {}
         self._members = ClassMembers(view)
         self._refreshes = 0
@@ -185,18 +176,15 @@ class DeviceUpdates:
         yield from self._replace(pool.id, {node: _part(pool.id, node, devices) for node, devices in nodes.items()})
         self._counted[pool.id] = inputs
 
-    def _replace(self, id: PoolID, parts: dict[str, Part]) -> Iterator[Difference]:
+    def _replace(self, id: PoolID, parts: dict[str, DevicesPart]) -> Iterator[Difference]:
         before = self._parts.pop(id, {})
         if parts:
             self._parts[id] = parts
-        for node in before.keys() - parts.keys():
-            yield (*id, node), None
-        for node, part in parts.items():
-            if before.get(node) != part:
-                yield (*id, node), part
+        yield from (before[node].key for node in before.keys() - parts.keys())
+        yield from (part for node, part in parts.items() if before.get(node) != part)
 
 
-def _part(id: PoolID, node: str, devices: Sequence[CountedDevice]) -> Part:
+def _part(id: PoolID, node: str, devices: Sequence[CountedDevice]) -> DevicesPart:
     fills = {name: fill for (_, _, name), fill in counter_sets(devices).items()}
     sets = {name: place for place, name in enumerate(fills)}
     classes: dict[tuple[str, ...], int] = {}
@@ -214,4 +202,5 @@ def _part(id: PoolID, node: str, devices: Sequence[CountedDevice]) -> Part:
         named = claims[:MOST_CLAIMS]
         rows.append(DeviceRow(device.name, device.state, device.fill, place, model, len(claims), named, group))
     amounts, filled = tuple(counters.values()), tuple((name, round(fill, 1)) for name, fill in fills.items())
-    return Part(id[0], id[1], node, tuple(rows), tuple(classes), amounts, problem, tuple(models), filled)
+    key = "\n".join(("devices", *id, node))
+    return DevicesPart(key, *id, node, tuple(rows), tuple(classes), amounts, problem, tuple(models), filled)

@@ -22,7 +22,6 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.fairqueue import FairQueue
 from dra_extender.http.insight import Insight
 from dra_extender.http.page.parts import (
-    DevicesPart,
     DeviceUpdates,
     NodePart,
     NodesPart,
@@ -152,13 +151,10 @@ class PageUpdates:
 
     def _update_devices(self, devices: DeviceUpdates) -> Turns[None]:
         for difference in devices.refresh():
-            if difference is not None:
-                id, part = difference
-                key = "\n".join(("devices", *id))
-                if part is None:
-                    self.state.drop(key)
-                else:
-                    self._put(DevicesPart(key, part))
+            if isinstance(difference, str):
+                self.state.drop(difference)
+            elif difference is not None:
+                self._put(difference)
             if devices.counted == SCREEN:
                 self.state.publish()
             yield

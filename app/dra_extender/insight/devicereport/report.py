@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -25,12 +25,15 @@ from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.usage import EVERY_DEVICE
 
 DeviceState = Literal["free", "shared", "used", "blocked", "tainted", "unusable"]
-"""`used`: one claim holds the device. `shared`: claims hold shares of it. The other states are of devices that no claim
-holds: `unusable`: no device of its pool can be allocated, or this device cannot be with these feature gates. `tainted`:
-a taint keeps pods away that do not tolerate it. `blocked`: other devices consume counters that it needs. `free`: none
-of these.
-"""
-STATES: Final[tuple[DeviceState, ...]] = get_args(DeviceState)
+STATES: Final[Mapping[DeviceState, str]] = {
+    "free": "",
+    "shared": "claims are allocated shares of it",
+    "used": "one claim is allocated the whole device",
+    "blocked": "free, but other devices consume counters that it needs",
+    "tainted": "free, but a taint keeps pods away",
+    "unusable": "it or its pool cannot be allocated",
+}
+"""Meanings. `unusable` goes before `tainted`, and this before `blocked`."""
 
 
 class Amount(msgspec.Struct, frozen=True, gc=False):

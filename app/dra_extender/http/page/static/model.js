@@ -85,7 +85,7 @@ export class Model {
   put(part) {
     this.changed.add(part.kind);
     switch (part.kind) {
-      case "devices": return this.putDevices(part.key, part.part);
+      case "devices": return this.putDevices(part.key, part);
       case "pod": this.pods.set(part.uid, part); return;
       case "pods": this.podsTotal = part.total; return;
       case "nodes": this.nodes = { ...part, known: true }; return;
