@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from dra_extender.cli.answers.devices import device_table, painted, sum_table, summed
+from dra_extender.cli import output
+from dra_extender.cli.answers.devices import device_table, sum_table, summed
 from dra_extender.cli.output import table
 from dra_extender.insight.devicereport.listing import DeviceQuery
 from dra_extender.insight.devicereport.report import CountedDevice, sums
@@ -56,9 +57,10 @@ def test_wide_tells_pools_classes_taints_and_counters() -> None:
     assert rows["m1-mig", "quarter-0"] == ["free", "0%", "any", "-", "card/memory=40Gi/80Gi"]
 
 
-def test_states_are_coloured_and_nothing_else_and_the_columns_stay() -> None:
+def test_states_are_coloured_and_nothing_else_and_the_columns_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = list(device_table(devices("m1"), wide=False, width=0))
-    coloured = list(device_table(devices("m1"), wide=False, width=0, paint=painted(True)))
+    monkeypatch.setattr(output, "is_coloured", lambda stream: True)
+    coloured = list(device_table(devices("m1"), wide=False, width=0))
     assert coloured != plain
     assert [re.sub(r"\x1b\[\d+m", "", line).rstrip() for line in coloured] == plain
 

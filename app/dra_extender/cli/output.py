@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Final, TextIO
 
@@ -37,6 +37,9 @@ MOST: Final = 10
 """Problems of objects that are printed after an answer, at most."""
 
 
+Paint = tuple[str, Mapping[str, str]]
+
+
 def terminal_width() -> int:
     """How many columns standard output has; 0 when it is not a terminal."""
     return width_of(sys.stdout)
@@ -53,24 +56,28 @@ def table(
     *,
     width: int = 0,
     numbers: frozenset[int] = frozenset(),
-    paint: Callable[[int, str], str] = lambda column, cell: cell,
+    paint: Paint = ("", {}),
 ) -> Iterator[str]:
-    """Lines of a table with printable cells. `numbers`: the columns that are aligned to the right. `paint` may colour a
-    cell of a column, but not change how wide it is.
+    """Lines of a table with printable cells. `numbers`: the columns that are aligned to the right. `paint`: the head of
+    a column, and the colours of its cells, where standard output has colours.
     """
+    coloured, colours = paint if is_coloured(sys.stdout) else ("", {})
     rows = [[printable(cell, CHARACTERS_OF_LINE) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     last_is_text = len(head) - 1 not in numbers
     fixed = sum(widths[:-1]) + (0 if last_is_text else widths[-1])
     gap = GAP if not width or fixed + len(GAP) * (len(head) - 1) <= width else " "
-    for number, row in enumerate((head, *rows)):
+    for row in (head, *rows):
         cells = [
             cell.rjust(size) if column in numbers else cell.ljust(size)
             for column, (cell, size) in enumerate(zip(row, widths, strict=True))
         ]
         *first, last = [*cells[:-1], row[-1]] if last_is_text else cells
         left = sum(len(cell) + len(gap) for cell in first)
-        painted = [paint(column, cell) if number else cell for column, cell in enumerate(first)]
+        painted = [
+            typer.style(cell, fg=colours[cell.rstrip()]) if name == coloured and cell.rstrip() in colours else cell
+            for name, cell in zip(head, first, strict=False)
+        ]
         beside, below = _parted(last, width - left, width) if width and last_is_text else ([last], [])
         for start, end in zip_longest([gap.join([*painted, ""])], beside, fillvalue=" " * left):
             yield (start + end).rstrip()

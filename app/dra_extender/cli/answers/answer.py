@@ -19,7 +19,6 @@ from dra_extender.cli.cluster import read
 from dra_extender.cli.output import UnanswerableError, complain, note
 from dra_extender.cli.questions import Form, Source
 from dra_extender.devices.cluster import Cluster
-from dra_extender.insight.manifests import text_of
 from dra_extender.kube.credentials import CredentialsError
 from dra_extender.plaintext import printable
 
@@ -56,16 +55,10 @@ def unanswerable() -> Iterator[None]:
         raise (ForbiddenError if forbidden else UnanswerableError)(str(problem)) from None
 
 
-def text_of_option(filename: str) -> str:
-    """The text of the file that an option names; empty without a name. Raises UnanswerableError."""
-    with unanswerable():
-        return text_of(filename) if filename else ""
-
-
-async def cluster_of(source: Source, *, evictions: bool = False) -> Cluster:
+async def cluster_of(source: Source) -> Cluster:
     """As `read`. Raises UnanswerableError."""
     with unanswerable():
-        return await read(source, evictions=evictions)
+        return await read(source)
 
 
 def printed(text: str, status: int, cluster: Cluster, complaint: str = "") -> int:

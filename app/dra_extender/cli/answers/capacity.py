@@ -7,9 +7,9 @@ from typing import Final
 import msgspec
 import typer
 
-from dra_extender.cli.answers.answer import answered, cluster_of, printed, text_of_option, unanswerable
+from dra_extender.cli.answers.answer import answered, printed, unanswerable
 from dra_extender.cli.answers.why import drafts, known_pod
-from dra_extender.cli.cluster import view_of
+from dra_extender.cli.cluster import read, view_of
 from dra_extender.cli.output import NO, YES, UnanswerableError, terminal_width
 from dra_extender.cli.questions import CompactOptions, HeadroomOptions, SimulateOptions, WhatIfOptions
 from dra_extender.insight.compaction import Compaction, EvictionRules, request_of_claims, request_of_gang
@@ -23,6 +23,7 @@ from dra_extender.insight.why.text import WIDTH
 from dra_extender.plaintext import wrapped
 from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
 from dra_extender.scheduling.turns import run_at_once
+from dra_extender.service.addresses import names_in
 
 SCHEDULER: Final = "dra-scheduler"
 """The scheduler whose pods `compact` may evict by default."""
@@ -31,10 +32,10 @@ SCHEDULER: Final = "dra-scheduler"
 async def answer_headroom(given: HeadroomOptions) -> int:
     if bool(given.device_class) == bool(given.filename):
         raise typer.BadParameter("name a DeviceClass, or a file with -f", param_hint="CLASS")
-    text = text_of_option(given.filename)
-    cluster = await cluster_of(given)
-    view = view_of(cluster)
     with unanswerable():
+        text = text_of(given.filename) if given.filename else ""
+        cluster = await read(given)
+        view = view_of(cluster)
         if given.filename:
             request = request_of_claims(view, given.filename, claims_of(given.filename, text))
             what, claims = f"pods with {request.name}", request.claims
@@ -52,14 +53,13 @@ async def answer_what_if(given: WhatIfOptions) -> int:
     if given.pod and given.filename:
         raise typer.BadParameter("name a pod, or a file with -f", param_hint="POD")
     namespace = given.namespace or given.default_namespace()
-    schedulers = frozenset(filter(None, given.scheduler_names.split(",")))
+    schedulers = names_in(given.scheduler_names)
     with unanswerable():
         written = await drafts(given, given.filename, namespace) if given.filename else None
         added = tuple(map(added_node, given.add_node or ()))
         files = given.with_file or ()
         hypothetical = tuple(item for file in files for item in hypothetical_objects(file, text_of(file), namespace))
-    cluster = await cluster_of(given)
-    with unanswerable():
+        cluster = await read(given)
         pods = [Draft(known_pod(cluster, given.pod, namespace), ())] if given.pod else written
         changes = Changes(
             add_nodes=added,
@@ -85,8 +85,8 @@ async def answer_simulate(given: SimulateOptions) -> int:
         documents = objects(given.filename, text_of(given.filename))
         if len(documents) != 1:
             raise ValueError(f"{given.filename} has {len(documents)} objects: give one request")
-    cluster = await cluster_of(given)
-    schedulers = frozenset(filter(None, given.scheduler_names.split(",")))
+        cluster = await read(given)
+    schedulers = names_in(given.scheduler_names)
     try:
         request = request_of(msgspec.json.encode(documents[0]))
         found = run_at_once(simulation(view_of(cluster, schedulers), request))
@@ -98,11 +98,11 @@ async def answer_simulate(given: SimulateOptions) -> int:
 async def answer_compact(given: CompactOptions) -> int:
     if bool(given.pod) == bool(given.filename):
         raise typer.BadParameter("name a pod, or a file with -f", param_hint="POD")
-    text = text_of_option(given.filename)
-    cluster = await cluster_of(given, evictions=True)
-    view, own = view_of(cluster), ""
-    start = snapshot(view)
     with unanswerable():
+        text = text_of(given.filename) if given.filename else ""
+        cluster = await read(given, evictions=True)
+        view, own = view_of(cluster), ""
+        start = snapshot(view)
         if given.pod:
             pod = known_pod(cluster, given.pod, given.namespace or given.default_namespace())
             (start, request), own = request_of_gang(view, pod), pod.spec.scheduler_name

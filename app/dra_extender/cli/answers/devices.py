@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -11,7 +10,7 @@ import typer
 
 from dra_extender.cli.answers.answer import answered, cluster_of, printed, unanswerable
 from dra_extender.cli.cluster import view_of
-from dra_extender.cli.output import NO, YES, is_coloured, table, terminal_width
+from dra_extender.cli.output import NO, YES, table, terminal_width
 from dra_extender.cli.questions import AuditOptions, DevicesOptions, TopOptions
 from dra_extender.devices.audit import Violation
 from dra_extender.devices.cluster import Cluster
@@ -39,12 +38,10 @@ _NAMED: Final[Mapping[By, str]] = {
     "nodes": "NODE", "drivers": "DRIVER", "classes": "CLASS", "namespaces": "NAMESPACE"
 }  # fmt: skip
 _ALWAYS: Final = ("free", "used")
-_COLOURS: Final[Mapping[str, str]] = {
+_PAINT: Final = ("STATE", {
     "free": typer.colors.GREEN, "shared": typer.colors.CYAN, "blocked": typer.colors.YELLOW,
     "tainted": typer.colors.YELLOW, "unusable": typer.colors.RED,
-}  # fmt: skip
-
-Paint = Callable[[int, str], str]
+})  # fmt: skip
 
 
 async def list_devices(given: DevicesOptions) -> int:
@@ -95,7 +92,7 @@ def _no_devices(wanted: DeviceQuery) -> str:
 def _listed(found: DeviceReport, *, wide: bool) -> str:
     if not found.devices:
         return ""
-    lines = device_table(found.devices, wide=wide, width=terminal_width(), paint=painted(is_coloured(sys.stdout)))
+    lines = device_table(found.devices, wide=wide, width=terminal_width())
     return "\n".join([*lines, summed(found.totals), *partition_lines(found.partitions)])
 
 
@@ -114,21 +111,9 @@ def _audited(found: Sequence[Violation], allocated: int) -> str:
     return wrapped([*lines, total], terminal_width())
 
 
-def painted(coloured: bool) -> Paint:
-    """Colours for the names of states."""
-
-    def paint(column: int, cell: str) -> str:
-        colour = _COLOURS.get(cell.rstrip()) if coloured and column >= _HEAD.index("STATE") else None
-        return typer.style(cell, fg=colour) if colour else cell
-
-    return paint
-
-
-def device_table(
-    devices: Sequence[CountedDevice], *, wide: bool, width: int, paint: Paint = painted(False)
-) -> Iterator[str]:
+def device_table(devices: Sequence[CountedDevice], *, wide: bool, width: int) -> Iterator[str]:
     rows = [_wide_row(device) if wide else _row(device) for device in devices]
-    return table(_WIDE if wide else _HEAD, rows, width=width, paint=paint)
+    return table(_WIDE if wide else _HEAD, rows, width=width, paint=_PAINT)
 
 
 def _row(device: CountedDevice) -> tuple[str, ...]:

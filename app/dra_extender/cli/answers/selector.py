@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -16,14 +15,14 @@ from dra_extender.cel import CelCompileError, CelGates, Programs
 from dra_extender.cel.trial import DeviceMatch, batch_answer, try_selector
 from dra_extender.cli.answers.answer import answered, unanswerable
 from dra_extender.cli.cluster import read_slices
-from dra_extender.cli.output import FAILED, NO, YES, UnanswerableError, is_coloured, table, terminal_width
+from dra_extender.cli.output import FAILED, NO, YES, UnanswerableError, table, terminal_width
 from dra_extender.cli.questions import SelectorOptions
 from dra_extender.cli.scenarios import answer_lines
 from dra_extender.insight.manifests import objects, text_of
 from dra_extender.plaintext import counted, printable
 
 _WORDS: Final = {True: "yes", False: "no", None: "error"}
-_COLOURS: Final = {"yes": typer.colors.GREEN, "error": typer.colors.RED}
+_PAINT: Final = ("MATCHES", {"yes": typer.colors.GREEN, "error": typer.colors.RED})
 
 
 async def answer(given: SelectorOptions) -> int:
@@ -72,14 +71,9 @@ def _lines(trials: Sequence[DeviceMatch], counts: Counter[bool | None]) -> Itera
     if trials:
         head = ("DRIVER", "POOL", "DEVICE", "MATCHES", "WHY NOT")
         rows = [(each.driver, each.pool, each.device, _WORDS[each.matches], each.problem) for each in trials]
-        yield from table(head, rows, width=terminal_width(), paint=_paint)
+        yield from table(head, rows, width=terminal_width(), paint=_PAINT)
     for place, count in Counter(trial.place for trial in trials if trial.place).items():
         yield f"It fails for {counted(count, 'device')} here:"
         yield from map(printable, place.splitlines())
     devices = f"{counts[True]} of {counted(len(trials), 'device')} {'matches' if len(trials) == 1 else 'match'}"
     yield f"{devices}, {counted(counts[None], 'error')}"
-
-
-def _paint(column: int, cell: str) -> str:
-    colour = _COLOURS.get(cell.strip()) if column == 3 and is_coloured(sys.stdout) else None
-    return typer.style(cell, fg=colour) if colour else cell

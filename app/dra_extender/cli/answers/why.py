@@ -27,6 +27,7 @@ from dra_extender.insight.why.waiting import waiting, waiting_text
 from dra_extender.kube.resources import resource_claims
 from dra_extender.scheduling.turns import run_at_once
 from dra_extender.scheduling.view import View
+from dra_extender.service.addresses import names_in
 
 _KINDS: Final = ("pod", "pods", "po")
 
@@ -37,7 +38,7 @@ async def answer(given: WhyOptions) -> int:
     listing = not given.pod and not given.filename
     if given.all_namespaces and (given.namespace or not listing):
         raise typer.BadParameter("excludes a pod, -f and -n", param_hint="--all-namespaces")
-    schedulers = frozenset(filter(None, given.scheduler_names.split(",")))
+    schedulers = names_in(given.scheduler_names)
     namespace = given.namespace or given.default_namespace()
     with unanswerable():
         written = await drafts(given, given.filename, namespace) if given.filename else []
