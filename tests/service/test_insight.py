@@ -215,3 +215,4 @@ async def test_what_would_be_is_asked_of_the_running_service_and_nothing_is_writ
     assert (then["verdict"], then["node"]) == ("no more", "")
     assert written() == before
     assert (await ask(service, f"headroom?class={GPU_DRIVER}"))[1]["fits"] == 2 * len(world.nodes)
+    assert (await ask(service, f"headroom?class={GPU_DRIVER}&limit=1"))[1]["decisions"] == 1, "the page asks for fewer"

@@ -34,7 +34,7 @@ from dra_extender.http.responses import (
 )
 from dra_extender.insight.devicereport.listing import DeviceQuery, detailing, reporting
 from dra_extender.insight.devicereport.report import DeviceDetails, DeviceReport, DeviceState
-from dra_extender.insight.headroom import GangShape, Headroom, class_request, measuring
+from dra_extender.insight.headroom import DECISIONS, GangShape, Headroom, class_request, measuring
 from dra_extender.insight.manifests import Draft
 from dra_extender.insight.problems import ClusterProblem, ProblemList
 from dra_extender.insight.requests import nodes_named, pod_named
@@ -231,12 +231,13 @@ def _add_headroom(router: APIRouter, queue: QueryQueue) -> None:
         count: Annotated[int, Query(ge=1, le=MOST_WANTED, description="devices that each pod requests")] = 1,
         gang: Annotated[int, Query(ge=0, le=PODS_OF_GANG, description="also count gangs of this number of pods")] = 0,
         topology: Annotated[str, Query(description="label of which the nodes of a gang need one value")] = "",
+        limit: Annotated[int, Query(ge=1, le=DECISIONS, description="decisions at most")] = DECISIONS,
     ) -> Response:
         """How many more pods with devices of this class fit now. Only devices are compared, not CPU or memory."""
         view = queue.insight.view
         what, claims = class_request(view, device_class, count)
         shape = GangShape(gang, topology) if gang else None
-        return json_response(await queue.answer(measuring(view, what, claims, shape)))
+        return json_response(await queue.answer(measuring(view, what, claims, shape, most=limit)))
 
 
 def _add_problems(router: APIRouter, queue: QueryQueue) -> None:
