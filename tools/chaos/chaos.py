@@ -43,6 +43,7 @@ from dra_extender.api.meta import Condition
 from dra_extender.api.resource import DeviceClass, ResourceClaim
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.outcomes import BIND_RESULTS
+from dra_extender.scheduling.release.unused import reported_unschedulable
 from tests.support.simulation.workers import VirtualWorkers
 from tests.support.simulation.world import Service, World, replay
 from tools.chaos.earlynomination import EarlyNominating
@@ -200,9 +201,10 @@ class Chaos:
         if not self.exists(pod):
             return
         named = "" if self.early.on and not self.preempting.on else pod.status.nominated_node_name
-        if not pod.status.conditions or named != pod.status.nominated_node_name:
-            condition = Condition(type="PodScheduled", status="False", reason="Unschedulable")
-            status = msgspec.structs.replace(pod.status, conditions=(condition,), nominated_node_name=named)
+        if not reported_unschedulable(pod) or named != pod.status.nominated_node_name:
+            others = [each for each in pod.status.conditions if each.type != "PodScheduled"]
+            conditions = (*others, Condition(type="PodScheduled", status="False", reason="Unschedulable"))
+            status = msgspec.structs.replace(pod.status, conditions=conditions, nominated_node_name=named)
             pod = self.world.api.put(msgspec.structs.replace(pod, status=status))
         self.refused[pod.metadata.uid] = (requeued, pod)
 

@@ -41,18 +41,17 @@ class EarlyNominating:
 
     def overlaps(self, service: Service) -> list[str]:
         """Devices that two plans name, among plans that may share none."""
-        hints = [hint.plan for hint in list(service.extender.early_nomination.nominations)]
         taken: Counter[tuple[str, str, str]] = Counter()
-        for plan in hints:
-            results = [result for allocation in plan.allocations for result in allocation.devices.results]
-            taken.update({result.id for result in results if not result.admin_access and result.share_id is None})
+        for nomination in service.extender.early_nomination.nominations.values():
+            taken.update(nomination.plan.devices if nomination.plan is not None else ())
         return [f"{device} is planned for {number} pods" for device, number in taken.items() if number > 1]
 
     def check(self, service: Service) -> list[str]:
         """What is wrong when peace has lasted. Who fits is bound by now."""
         if not self.on:
             return []
-        wrong = [f"{hint.uid} is still nominated" for hint in list(service.extender.early_nomination.nominations)]
+        nominations = service.extender.early_nomination.nominations.values()
+        wrong = [f"{each.uid} is still nominated" for each in nominations if not each.ending]
         pods = [pod for pod in self._api.all(Pod) if not pod.spec.node_name and pod.status.nominated_node_name]
         ahead = self._api.nominated_ahead
         left = [pod for pod in pods if ahead.get(pod.metadata.uid) == pod.status.nominated_node_name]

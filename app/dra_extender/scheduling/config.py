@@ -144,12 +144,8 @@ class SchedulingConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     nominate_from_nodes: int = 1_000
 
-    nominated_seconds: float = 10.0
-    """A pod that was nominated early and is not bound loses its nomination when no scheduler has called in this time.
-    """
-
-    nominated_most_seconds: float = 60.0
-    """After this time, the pod loses its nomination in any case."""
+    nominated_seconds: float = 30.0
+    """A pod that was nominated early and is not bound in this time loses its nomination."""
 
     def reader(self, namespace: str) -> Reader:
         """Who reads what is written to objects of this namespace."""

@@ -181,9 +181,7 @@ PREEMPTION_VICTIMS: Final = LabelledCounter[VictimResult](
     {"evicted": "", "forbidden": "by a PodDisruptionBudget, for now", "failed": "the API server refused"},
 )
 
-EarlyNominationResult = Literal[
-    "made", "failed", "bound", "elsewhere", "cleared", "withdrawn", "expired", "displaced", "gone"
-]
+EarlyNominationResult = Literal["made", "failed", "bound", "missed"]
 
 EARLY_NOMINATIONS: Final = LabelledCounter[EarlyNominationResult](
     "nominations_ahead_total",
@@ -193,12 +191,7 @@ EARLY_NOMINATIONS: Final = LabelledCounter[EarlyNominationResult](
         "made": "the pod has been nominated",
         "failed": "the API server refused, or the pod changed at the same time",
         "bound": "on the nominated node",
-        "elsewhere": "bound on another node",
-        "cleared": "kube-scheduler or another component removed the nomination",
-        "withdrawn": "the pod no longer fits there",
-        "expired": "the pod was not bound in time",
-        "displaced": "a pod of higher priority was nominated for the devices",
-        "gone": "the pod was deleted",
+        "missed": "the pod was bound on another node or deleted, or has lost its nomination",
     },
 )
 

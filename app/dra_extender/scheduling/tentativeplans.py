@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from sys import maxsize
 
 import msgspec
 
-from dra_extender.api.resource import AllocationResult, ResourceClaim
+from dra_extender.api.resource import AllocationResult, DeviceID, DeviceRequestAllocationResult, ResourceClaim
 from dra_extender.devices.ledger import identity
 from dra_extender.devices.overlay import Planned
 from dra_extender.devices.usage import PoolID
@@ -23,12 +24,15 @@ Touched = PoolID | str
 
 
 class TentativePlan(msgspec.Struct, frozen=True, dict=True):
-    """What the pod will probably take on the node: one allocation per claim."""
+    """What the pod will probably take on the node: one allocation per claim. `priority`: of pods that are nominated
+    early, which may be displaced.
+    """
 
     pod_uid: str
     node: str
     claims: tuple[ResourceClaim, ...]
     allocations: tuple[AllocationResult, ...]
+    priority: int = maxsize
 
     @property
     def planned(self) -> Iterator[Planned]:
@@ -37,8 +41,16 @@ class TentativePlan(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def touched(self) -> frozenset[Touched]:
         """Its claims, and the pools of its devices."""
-        results = (result for allocation in self.allocations for result in allocation.devices.results)
-        return frozenset((*map(identity, self.claims), *(result.id[:2] for result in results)))
+        return frozenset((*map(identity, self.claims), *(result.id[:2] for result in self.results)))
+
+    @cached_property
+    def results(self) -> Sequence[DeviceRequestAllocationResult]:
+        return [result for allocation in self.allocations for result in allocation.devices.results]
+
+    @cached_property
+    def devices(self) -> frozenset[DeviceID]:
+        """The devices that no other pod may have at the same time."""
+        return frozenset(each.id for each in self.results if not each.admin_access and each.share_id is None)
 
 
 class TentativePlans:

@@ -53,7 +53,6 @@ def test_pods_that_lose_something_or_cannot_be_judged_are_left_alone(spec: dict[
     assert is_eligible(made(spec)) is eligible
 
 
-def test_pods_that_are_going_or_are_nominated_already_are_left_alone() -> None:
+def test_pods_that_are_going_are_left_alone() -> None:
     assert not is_eligible(made({}, deletionTimestamp="2026-01-01T00:00:00Z"))
     assert not is_eligible(made({}, {"phase": "Failed"}))
-    assert not is_eligible(made({}, {"nominatedNodeName": "n1"}))

@@ -39,7 +39,7 @@ async def test_a_deleted_pod_that_a_finalizer_keeps_loses_its_nomination(world: 
     world.add(*waiting("b"))
     await world.settle(3.0)
     assert nominated(world) == {"b": "n1"}
-    assert ended(service) == {"made": 2, "gone": 1}
+    assert ended(service) == {"made": 2, "missed": 1}
 
 
 async def test_a_new_leader_removes_the_nomination_of_a_deleted_pod(world: World) -> None:
@@ -94,7 +94,7 @@ async def test_a_nomination_whose_fate_is_not_known_is_taken_back(world: World) 
     service = planning(world, n1=1)
     service.client.fail("nominate_pod", OutcomeUnknownError(0, "Timeout"), "late", delay=3.0)
     world.add(*waiting("a"))
-    await world.settle(8.0)
+    await world.settle(4.5)
     assert ended(service)["failed"] == 1
     assert [operation for operation, _ in world.api.log if "withdraw" in operation] == ["withdraw_pod"]
 
@@ -118,12 +118,11 @@ async def test_a_nomination_that_shows_up_late_is_removed_before_there_is_one_fo
     world.add(*waiting("a"))
     await world.settle(0.05)
     service.watch.disconnect([Pod])
-    await world.settle(7.0)
-    assert ended(service) == {"made": 1, "withdrawn": 1}
+    await world.settle(2.0)
     world.add(*with_devices(n2=1)[1:])
     world.api.drop(world.api.objects[Node, "n1"])
     await world.settle(5.0)
-    assert ended(service) == {"made": 1, "withdrawn": 1}
+    assert ended(service) == {"made": 1}
     service.watch.reconnect()
     await world.settle(10.0)
     assert nominated(world) == {"a": "n2"}

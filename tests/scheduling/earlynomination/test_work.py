@@ -19,7 +19,7 @@ from dra_extender.api.extender import ExtenderArgs
 from dra_extender.api.resource import DeviceID, ResourceClaim
 from dra_extender.placement.placement import Placement
 from dra_extender.placement.policies import PlacementStrategy
-from dra_extender.scheduling.earlynomination.controller import CHECK_SECONDS, WAIT_SECONDS
+from dra_extender.scheduling.earlynomination.controller import CHECK_SECONDS, REMOVAL_SECONDS
 from dra_extender.scheduling.earlynomination.nodechoice import CHOICES
 from tests.support.counting import calls
 from tests.support.examples import examples
@@ -132,9 +132,7 @@ def test_plans_name_no_device_twice_and_what_does_not_fit_is_withdrawn_in_time(
             assert _twice(service) == []
         held = {device for claim in world.api.all(ResourceClaim) for device in _devices(claim.allocation)}
         assert not held & set(_planned(service))
-        assert set(nominated(world)) <= {
-            hint.uid.removeprefix("uid-") for hint in list(service.extender.early_nomination.nominations)
-        }
+        assert {f"uid-{name}" for name in nominated(world)} <= service.extender.early_nomination.nominations.keys()
 
     replay(story)
 
@@ -163,14 +161,15 @@ async def _played(
     for _ in range(10):
         await asyncio.sleep(0.2)
         yield
-    await asyncio.sleep(CHECK_SECONDS + 2 * WAIT_SECONDS)
+    await asyncio.sleep(CHECK_SECONDS + REMOVAL_SECONDS + 0.5)
 
 
 def _planned(service: Service) -> Counter[DeviceID]:
     view = service.extender.view
     found: Counter[DeviceID] = Counter()
-    for hint in list(service.extender.early_nomination.nominations):
-        for claim, allocation in hint.plan.planned:
+    plans = [each.plan for each in service.extender.early_nomination.nominations.values() if each.plan is not None]
+    for plan in plans:
+        for claim, allocation in plan.planned:
             known = view.ledger.by_uid(claim.metadata.uid)
             if known is not None and known.allocation is None and view.ledger.held(claim.metadata.uid) is None:
                 found.update(_devices(allocation))
