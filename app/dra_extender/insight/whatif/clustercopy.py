@@ -16,7 +16,7 @@ last. At most `most` nodes are tried for all pods together.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence, Set
+from collections.abc import Callable, Hashable, MutableSequence, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -28,6 +28,8 @@ from msgspec.structs import replace
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.events import Applied, Removed
 from dra_extender.api.groups import group_of
+from dra_extender.api.meta import OwnerReference
+from dra_extender.api.resource import EXTENDED_RESOURCE_CLAIM_ANNOTATION as EXTENDED
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceClaimStatus, ResourceSlice
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.content import digest
@@ -35,6 +37,7 @@ from dra_extender.devices.ledger import HeldError, identity
 from dra_extender.devices.overlay import Planned
 from dra_extender.insight.snapshot import ClusterSnapshot, SimulatedPod
 from dra_extender.insight.why.diagnosis import of_pod
+from dra_extender.insight.why.gangs import JointTrials, trials_of
 from dra_extender.insight.why.wording import obstacle_text
 from dra_extender.plaintext import counted
 from dra_extender.scheduling.claims import consumer, known_claims
@@ -49,8 +52,7 @@ from dra_extender.scheduling.feasibility import (
     pending_claims,
     pre_filter,
 )
-from dra_extender.scheduling.gangs.decision import GangDecision, GangState, decide
-from dra_extender.scheduling.gangs.gang import Gang, gang_of
+from dra_extender.scheduling.gangs.joint import Place
 from dra_extender.scheduling.nodeallocatable import with_statuses
 from dra_extender.scheduling.noderules import ResourcesInUse
 from dra_extender.scheduling.turns import PORTION, UNDECIDED, QueryBudget, Turns
@@ -84,7 +86,7 @@ class ClusterCopy:
         self.kept: Sequence[Planned] = ()
         """Devices that count as allocated, because other pods get them."""
         self._made = 0
-        self._undo: list[Callable[[], object]] = []
+        self._undo: MutableSequence[Callable[[], object]] = []
 
     def pod(self, pod: Pod) -> SimulatedPod:
         """The pod in the current state of the copy."""
@@ -150,11 +152,25 @@ class ClusterCopy:
         self._undo.append(partial(self.put_pod, pod))
         self.put_pod(with_statuses(replace(pod, spec=replace(pod.spec, node_name=node)), allocation.statuses))
 
+    def bind_planned(self, place: Place) -> bool:
+        """Bind the pod as planned in this state. False if it cannot be bound any more."""
+        own, node = pre_filter(self.view, place.pod), self.cluster.nodes[place.node]
+        pending = pending_claims(own, node) if isinstance(own, PreFilterState) else None
+        if not isinstance(own, PreFilterState) or not isinstance(pending, PendingClaims):
+            return False
+        planned = {identity(claim): allocation for claim, allocation in place.planned}
+        allocations = tuple(planned[identity(claim)] for claim in pending.claims)
+        statuses = place.pod.status.node_allocatable_resource_claim_statuses
+        self.bind(NodeAllocation(own, pending.claims, allocations, pending.requests, statuses=statuses), place.node)
+        return True
+
     def _extended_claim(self, claim: ResourceClaim, pod: Pod) -> ResourceClaim:
         """The claim that the scheduler would create for extended resources."""
         self._made += 1
         name = f"{pod.metadata.name} (extended resources, {self._made})"
-        return replace(claim, metadata=replace(claim.metadata, name=name, uid=f"{pod.metadata.uid} {name}"))
+        owner = OwnerReference(kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid, controller=True)
+        own = {"name": name, "uid": f"{pod.metadata.uid} {name}", "annotations": {EXTENDED: "true"}}
+        return replace(claim, metadata=replace(claim.metadata, **own, owner_references=(owner,)))
 
     def _reserved(self, claim: ResourceClaim, pod: Pod) -> ResourceClaim:
         user = consumer(claim, pod, self.cluster)
@@ -163,11 +179,11 @@ class ClusterCopy:
         return replace(claim, status=replace(claim.status, reserved_for=(*claim.status.reserved_for, user)))
 
 
-def copied(view: View, only: Set[str] | None = None) -> Turns[ClusterCopy]:
+def copied(view: View, only: Set[str] | None = None, copy: ClusterCopy | None = None) -> Turns[ClusterCopy]:
     """A copy of the cluster as it is in the first turn. `only`: without other nodes, without pools that are on other
-    nodes alone, and without the pods there that have no group.
+    nodes alone, and without the pods there that have no group. `copy`: an empty one, to fill.
     """
-    copy, cluster, ledger = ClusterCopy(view), view.cluster, view.cluster.ledger
+    copy, cluster, ledger = copy or ClusterCopy(view), view.cluster, view.cluster.ledger
     nodes, pools, pods = [*cluster.nodes.values()], [*cluster.inventory.pools.values()], iter(view.pods)
     if only is not None:
         nodes, places = [cluster.nodes[name] for name in only], {"", None, *only}
@@ -262,10 +278,10 @@ class Placing:
         if whole is not None or not isinstance(prefiltered, PreFilterState):
             return Placed(reason=whole.text if whole is not None else "")
         budget = QueryBudget(simulated.view)
-        if not on and (gang := gang_of(simulated.view, pod)) is not None:
+        if not on and (trials := trials_of(simulated.view, simulated, self._names)) is not None:
             if pod.metadata.uid not in self._of_gangs:
-                yield from self._place_gang(prefiltered, gang, budget)
-            return self._of_gangs.get(pod.metadata.uid, Placed(reason=gang.problem))
+                yield from self._place_gang(trials, budget)
+            return self._of_gangs.get(pod.metadata.uid, Placed(reason=trials.gang.problem))
         shape = None if on else (yield from budget.turn(lambda view: _shape(view, prefiltered)))
         progress = self._known.setdefault(shape, _Progress()) if shape is not None else _Progress()
         candidates = [on] if on else self._names
@@ -280,43 +296,19 @@ class Placing:
                 return Placed(node)
         return Placed(reason=progress.reason(), decided=not progress.undecided)
 
-    def _place_gang(self, prefiltered: PreFilterState, gang: Gang, budget: QueryBudget) -> Turns[None]:
+    def _place_gang(self, trials: JointTrials, budget: QueryBudget) -> Turns[None]:
         """Place all pods of the gang that fit, or none if they are fewer than it needs."""
-        copy, names = self._copy, self._names
-        self.tried += len(names)
-
-        def decided(view: View) -> GangDecision:
-            state = GangState(free=view, used=copy.tenants.used, unjudged=names)
-            return decide(view, gang, prefiltered, names, state)
-
-        found = yield from budget.turn(decided)
+        gang = trials.gang
+        self.tried += len(self._names)
+        found = yield from trials.decide(trials.pod, budget)
         places = (found.places if found is not None else None) or {}
         reason = UNDECIDED if found is None else found.reason or found.error or f"{gang.key}: enough other pods fit"
         for pod in gang.waiting:
             self._of_gangs[pod.metadata.uid] = Placed(reason=reason, decided=found is not None and not found.waiting)
         for uid, place in places.items():
-            own, node = pre_filter(copy.view, place.pod), copy.cluster.nodes[place.node]
-            pending = pending_claims(own, node) if isinstance(own, PreFilterState) else None
-            if isinstance(own, PreFilterState) and isinstance(pending, PendingClaims):
-                planned = {identity(claim): allocation for claim, allocation in place.planned}
-                allocations = tuple(planned[identity(claim)] for claim in pending.claims)
-                copy.bind(NodeAllocation(own, pending.claims, allocations, pending.requests), place.node)
+            if self._copy.bind_planned(place):
                 self._of_gangs[uid] = Placed(place.node)
             yield
-
-    def decide(
-        self, pod: SimulatedPod, names: Sequence[str], budget: QueryBudget
-    ) -> Turns[tuple[dict[str, list[str]], NodeStatuses | None]]:
-        """What keeps the pod from each node besides devices, and whether the others have devices; None: undecided."""
-        obstacles: dict[str, list[str]] = {}
-        for name in names:
-            yield from budget.charge(pod.cost_of(name))
-            node = pod.snapshot.node(name)
-            obstacles[name] = [obstacle_text(each) for each in pod.obstacles(node)] if node is not None else []
-        prefiltered, free = pod.prefiltered, [name for name in names if not obstacles[name]]
-        if not free or not isinstance(prefiltered, PreFilterState):
-            return obstacles, NodeStatuses([], {})
-        return obstacles, (yield from budget.turn(lambda view: node_statuses(view, prefiltered, free)))
 
     def _place_on(
         self,
@@ -327,7 +319,7 @@ class Placing:
         budget: QueryBudget,
     ) -> Turns[str]:
         """The first of these nodes that fits; empty if none does."""
-        obstacles, statuses = yield from self.decide(simulated, names, budget)
+        obstacles, statuses = yield from decided_on(simulated, names, budget)
         fits = set(statuses.fits) if statuses is not None else set()
         chosen = next((name for name in names if name in fits), "")
         allocation = (yield from budget.turn(lambda view: allocate(view, prefiltered, chosen))) if chosen else None
@@ -344,6 +336,21 @@ class Placing:
             return ""
         self._copy.bind(allocation, chosen)
         return chosen
+
+
+def decided_on(
+    pod: SimulatedPod, names: Sequence[str], budget: QueryBudget
+) -> Turns[tuple[dict[str, list[str]], NodeStatuses | None]]:
+    """What keeps the pod from each node besides devices, and whether the others have devices; None: undecided."""
+    obstacles: dict[str, list[str]] = {}
+    for name in names:
+        yield from budget.charge(pod.cost_of(name))
+        node = pod.snapshot.node(name)
+        obstacles[name] = [obstacle_text(each) for each in pod.obstacles(node)] if node is not None else []
+    prefiltered, free = pod.prefiltered, [name for name in names if not obstacles[name]]
+    if not free or not isinstance(prefiltered, PreFilterState):
+        return obstacles, NodeStatuses([], {})
+    return obstacles, (yield from budget.turn(lambda view: node_statuses(view, prefiltered, free)))
 
 
 def _shape(view: View, prefiltered: PreFilterState) -> Hashable:

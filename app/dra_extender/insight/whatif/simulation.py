@@ -22,7 +22,7 @@ from dra_extender.api.resource import MAX_DEVICES, ResourceSlice
 from dra_extender.insight.manifests import draft, manifests, pods_of
 from dra_extender.insight.requests import InvalidRequestError, nodes_named, parsed, pod_named
 from dra_extender.insight.snapshot import NewNode, nodes_like, opened
-from dra_extender.insight.whatif.clustercopy import ClusterCopy, Placed, Placing, copied
+from dra_extender.insight.whatif.clustercopy import ClusterCopy, Placed, Placing, copied, decided_on
 from dra_extender.insight.whatif.whatif import MOST_NAMES, problems_of_slices
 from dra_extender.insight.why.diagnosis import of_pod
 from dra_extender.limits import PODS_OF_GANG
@@ -239,7 +239,7 @@ class _Simulating:
         whole, portions = of_pod(pod), [existing[at : at + PORTION] for at in range(0, len(existing), PORTION)]
         for names in (*portions, *([name] for name in self._copy.cluster.nodes if name not in self._existing)):
             budget = QueryBudget(pod.view)
-            obstacles, statuses = yield from self._placing.decide(pod, names, budget)
+            obstacles, statuses = yield from decided_on(pod, names, budget)
             self._complete &= statuses is not None and not statuses.waiting
             if statuses is not None and names[0] in self._existing:
                 error = error or statuses.error
