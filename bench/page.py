@@ -71,6 +71,9 @@ class Scripted:
         yield
         return []
 
+    def shadow(self) -> str:
+        return "no record"
+
     def live(self) -> Sequence[Check]:
         return []
 

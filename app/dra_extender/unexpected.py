@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 ErrorPlace = Literal[
     "bind", "verb", "chores", "inventory", "object", "watch", "credentials", "metrics", "controller",
-    "apiserver", "workers", "diagnosis", "feed",
+    "apiserver", "workers", "diagnosis", "feed", "shadow",
 ]  # fmt: skip
 
 PLACES: Final[dict[ErrorPlace, str]] = {
@@ -31,6 +31,7 @@ PLACES: Final[dict[ErrorPlace, str]] = {
     "workers": "a call of a worker process; it is repeated when a pod needs the result",
     "diagnosis": "diagnosing a pending pod; repeated after its next refusal",
     "feed": "updating the page; repeated at the next update",
+    "shadow": "recording an event in shadow mode; the record may differ from the cluster",
 }
 """Where the process continues after an unexpected error, and what happens to the work."""
 

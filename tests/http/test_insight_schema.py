@@ -32,6 +32,7 @@ from dra_extender.http.metrics import Metrics
 from dra_extender.http.protocol import PROBES
 from dra_extender.insight.devicereport.report import STATES
 from dra_extender.insight.problems import Check, ClusterProblem, cluster_problems
+from dra_extender.insight.shadow import Outcome, RuleReport, ShadowExample, ShadowReport
 from dra_extender.kube.access import AccessDecision, Reviews, UserInfo
 from dra_extender.scheduling.outcomes import Reading
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
@@ -83,6 +84,12 @@ class Scripted:
         yield
         twice = Violation("device", f"{DRIVER}/n1/a", ("default/bound", "other/thief"), "allocated twice")
         return list(cluster_problems(self.view.cluster, [], [twice], ["patch resourceclaims/status"]))
+
+    def shadow(self) -> ShadowReport:
+        found = ShadowReport("2026-01-01T00:00:00Z", "pack", (RuleReport("refused"),))
+        ours, theirs = Outcome(why="class"), Outcome("n1", (DRIVER,))
+        found.add("refused", ShadowExample("default/p", "default-scheduler", found.since, theirs, ours, 0.0))
+        return found
 
     def live(self) -> Sequence[Check]:
         return [Check(name="tasks", ok=True)]
@@ -175,7 +182,7 @@ def test_whatever_is_asked_answers_conform(case: Any) -> None:
 def test_who_may_not_read_gets_an_answer_that_conforms(headers: dict[str, str], want: int) -> None:
     guarded = application(busy, TokenAuthorizer(Suspicious()))
     protected = [path for path in after if path not in PROBES]
-    assert len(protected) == 9
+    assert len(protected) == 10
     for path in protected:
         query = QUERIES.get(path, {})
         if path in READ_BY_POST:

@@ -63,6 +63,9 @@ class State:
         yield
         return ()
 
+    def shadow(self) -> str:
+        return "no record"
+
 
 @pytest.fixture
 def state() -> State:

@@ -49,6 +49,9 @@ class Known:
         yield
         return []
 
+    def shadow(self) -> str:
+        return "no record"
+
 
 @pytest.fixture
 def view() -> View:

@@ -133,6 +133,9 @@ class InsightOf:
         yield
         return []
 
+    def shadow(self) -> str:
+        return "no record"
+
 
 SHARED: dict[str, Callable[[World], Awaitable[Sequence[str]]]] = {
     "worker processes": workers,

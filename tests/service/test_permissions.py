@@ -36,6 +36,7 @@ WRITING = {"patch resourceclaims/status", "create pods/binding", "patch pods/sta
     [
         ({}, READING | WRITING, {"create leases"}),
         ({"advise_only": True}, READING, WRITING | {"create leases"}),
+        ({"mode": "shadow", "leader_election": True}, READING | {"create leases", "update leases"}, WRITING),
         ({"leader_election": True}, READING | WRITING | {"create leases", "update leases"}, set()),
         ({"advise_only": True, "leader_election": True}, {"create leases"}, WRITING),
         ({}, READING, DELEGATED),

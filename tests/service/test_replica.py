@@ -31,13 +31,15 @@ def engine(*kinds: Watched) -> Engine:
     """As much of one as a replica needs."""
     health = WatchHealth(kinds, GAP)
     synced = all(each.synced for each in kinds)
-    return cast(Engine, SimpleNamespace(watch_health=health, watches=SimpleNamespace(synced=synced), warming=""))
+    watches = SimpleNamespace(synced=synced)
+    return cast(Engine, SimpleNamespace(watch_health=health, watches=watches, warming="", strategy=None))
 
 
 def cold() -> Engine:
     """One that knows the cluster and has not looked at it yet."""
     health = WatchHealth([kind()], GAP)
-    return cast(Engine, SimpleNamespace(watch_health=health, watches=SimpleNamespace(synced=True), warming="not warm"))
+    watches = SimpleNamespace(synced=True)
+    return cast(Engine, SimpleNamespace(watch_health=health, watches=watches, warming="not warm", strategy=None))
 
 
 def election(*, leading: bool, holder: str = "") -> LeaderElection:

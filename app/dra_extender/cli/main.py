@@ -43,6 +43,7 @@ _ANSWERS: Final[Mapping[str, tuple[type[Source], str, str]]] = {
     "compact": (questions.CompactOptions, "capacity", "answer_compact"),
     "audit": (questions.AuditOptions, "devices", "audit"),
     "selector": (questions.SelectorOptions, "selector", "answer"),
+    "shadow": (questions.ShadowOptions, "service", "answer_shadow"),
 }
 """By command: its options, and the function that answers, with its module: these load the client, the CEL interpreter
 and YAML.

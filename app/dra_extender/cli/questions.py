@@ -280,3 +280,17 @@ class AuditOptions(Source, frozen=True, kw_only=True):
     """
 
     output: Output = "text"
+
+
+class ShadowOptions(Source, frozen=True, kw_only=True):
+    """Report what other schedulers did, and what the service in mode shadow would have done.
+
+    Each pod counts for one rule; an example is the node and devices of its scheduler -> those of the service.
+
+    Exit status: 0 if all pods agree or none was recorded, 1 if some differ, 2 if the command cannot answer.
+    """
+
+    output: Output = "text"
+    service: Annotated[
+        str, typer.Option(metavar="NAMESPACE/NAME", help="the Service, asked through the API server, or a URL")
+    ] = DEFAULT_SERVICE

@@ -38,6 +38,7 @@ from dra_extender.insight.headroom import DECISIONS, GangShape, Headroom, class_
 from dra_extender.insight.manifests import Draft
 from dra_extender.insight.problems import ClusterProblem, ProblemList
 from dra_extender.insight.requests import nodes_named, pod_named
+from dra_extender.insight.shadow import ShadowReport
 from dra_extender.insight.whatif.simulation import Simulation, SimulationRequest, request_of, simulation
 from dra_extender.insight.whatif.whatif import Changes, WhatIf, changes_of, simulating
 from dra_extender.insight.why.diagnosis import explaining
@@ -67,6 +68,9 @@ class Insight(Protocol):
 
     def problems(self) -> Turns[Sequence[ClusterProblem]]:
         """All problems, in small steps."""
+
+    def shadow(self) -> ShadowReport | str:
+        """The report of shadow mode, or why this replica has none."""
 
 
 ERRORS: Final[dict[int | str, dict[str, Any]]] = {
@@ -154,7 +158,8 @@ MOST_PROBLEMS: Final = 1_000
 def insight_router(insight: Insight) -> APIRouter:
     queue = QueryQueue(insight)
     router = APIRouter(tags=["insight"], responses=DENIALS, default_response_class=Response)
-    for add in (_add_diagnosis, _add_devices, _add_device, _add_headroom, _add_problems, _add_whatif, _add_simulate):
+    questions = (_add_diagnosis, _add_devices, _add_device, _add_headroom, _add_problems, _add_whatif, _add_simulate)
+    for add in (*questions, _add_shadow):
         add(router, queue)
     return router
 
@@ -246,6 +251,16 @@ def _add_problems(router: APIRouter, queue: QueryQueue) -> None:
         """Unusable objects, conflicting claims and missing permissions, with what to do about each."""
         found = await queue.answer(queue.insight.problems())
         return json_response(ProblemList(len(found), found[:MOST_PROBLEMS]))
+
+
+def _add_shadow(router: APIRouter, queue: QueryQueue) -> None:
+    @router.get("/insight/shadow", responses=answering(ShadowReport, "the report"))
+    async def shadow() -> Response:
+        """What other schedulers did since the record began, and what this service would have done (mode shadow)."""
+        found = queue.insight.shadow()
+        if isinstance(found, str):
+            raise HTTPException(503, f"dra-extender: {found}")
+        return json_response(found)
 
 
 def _add_whatif(router: APIRouter, queue: QueryQueue) -> None:

@@ -165,6 +165,7 @@ SPECS: Final[tuple[Spec, ...]] = (
         "time from the creation of the first pod of a gang to the binding of the last one here, in whole seconds",
         buckets=_WAITS,
     ),
+    _read("shadow_pods_total", "counter", "pods in the record of shadow mode, by rule (docs/adopt.md)", "rule"),
     _read("violations", "gauge", "conflicts between stored allocations, by whichever allocator"),
     _read(
         "violations_reported_total",

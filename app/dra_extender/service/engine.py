@@ -1,7 +1,8 @@
 """The state, the watches, the extender and the writer of a service.
 
-`Engine` promises: the controllers (requeue, clear, preempt, nominate) run exactly while this replica leads and the
-watches are synced; the engine evaluates every node before the first verb call; the audit starts after the sync.
+`Engine` promises: the controllers (requeue, clear, preempt, nominate), or the record of shadow mode, run exactly while
+this replica leads and the watches are synced; the engine evaluates every node before the first verb call; the audit
+starts after the sync. In shadow mode nothing is written but the lease.
 
 `WatchHealth` promises: the verbs decide nothing before the first list of every kind, or while the watch of a kind has
 not worked for longer than the setting `watch_gap`. A watch that always fails on the same event does not work.
@@ -42,6 +43,7 @@ from dra_extender.service.devicemetrics import DeviceMetrics
 from dra_extender.service.diagnoses import Diagnoses
 from dra_extender.service.process import ProcessMemory
 from dra_extender.service.settings import Settings
+from dra_extender.service.shadow import ShadowRecord
 from dra_extender.unexpected import unexpected
 from dra_extender.workers.pool import WorkerPool
 
@@ -109,11 +111,13 @@ class Engine:
             placement=PlacementLearner(self.cluster, settings.strategy, self.decisions.filters),
             workers=self.workers,
         )
+        self.strategy = settings.strategy if settings.mode == "shadow" else None  # of shadow mode
+        self.shadow: ShadowRecord | None = None
         violations, reader = self.cluster.ledger.parts_of_violations, settings.config.reader
         self.audit = AllocationAudit(violations, self.cluster.claim, self._report_violation, reader)
         self.diagnoses = Diagnoses(self.extender.view, lambda: self.extender.requeue.pods, self._report_waiting)
         self.device_metrics = DeviceMetrics(self.extender.view, self.diagnoses.pending, self.diagnoses.rule)
-        self._diagnose = settings.diagnose and not settings.advise_only
+        self._diagnose = settings.diagnose and settings.writes
         self._known = asyncio.Event()
         self._warm = False
         budgets = settings.preemption != "off"
@@ -142,6 +146,8 @@ class Engine:
             log.warning("object cannot be decoded, left out", kind=kind, name=name, problem=event.problem, **known)
         elif effects.recovered:
             log.info("object can be decoded again, or is gone", kind=kind, name=name)
+        if self.shadow is not None:
+            self.shadow.observe(event)
         if self._known.is_set() and self._leading and isinstance(event, Applied) and event.source == "watch":
             for claim in self._claims_of(event.object):
                 self.audit.notice(self.cluster.ledger.owned_twice(claim), self.extender.view.is_being_bound)
@@ -206,20 +212,24 @@ class Engine:
         }
         yield from (Reading(name, value) for name, value in values.items())
         yield from self.device_metrics.readings
+        for found in self.shadow.found.rules if self.shadow is not None else ():
+            yield Reading("shadow_pods_total", found.pods, (found.rule,))
 
     async def _lead(self) -> None:
-        """Run the controllers while this replica leads and the watches are synced. Raises what they raise."""
+        """Run the controllers or record while this replica leads and the watches are synced. Raises what they raise."""
         work: asyncio.Task[None] | None = None
         async with asyncio.TaskGroup() as group:
             while True:
                 await self._leadership_changed.wait()
                 self._leadership_changed.clear()
                 if self._leading and self.watches.synced and work is None:
-                    work = group.create_task(self.extender.run(), name="scheduling")
+                    if self.strategy is not None:
+                        self.shadow = ShadowRecord(self.extender.view, self.strategy)
+                    work = group.create_task((self.shadow or self.extender).run(), name="scheduling")
                 elif not self._leading and work is not None:
                     work.cancel()
                     await asyncio.gather(work, return_exceptions=True)
-                    work = None
+                    work = self.shadow = None
 
     async def _warm_up(self) -> None:
         """Evaluate every node and running pod, and fill the caches: the first filter call would do it for thousands of
@@ -267,4 +277,5 @@ class Engine:
         self.writer.record_event(about, "Warning", reason, note)
 
     def _report_violation(self, claim: ResourceClaim, text: str) -> None:
-        self.writer.record_event(claim, "Warning", "DeviceHeldTwice", text, action="Auditing")
+        if self.strategy is None:
+            self.writer.record_event(claim, "Warning", "DeviceHeldTwice", text, action="Auditing")

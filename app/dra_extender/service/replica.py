@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from dra_extender.api.core import Pod
 from dra_extender.insight.problems import Check, ClusterProblem, cluster_problems
+from dra_extender.insight.shadow import ShadowReport
 from dra_extender.kube.access import Permission
 from dra_extender.kube.lease import LeaderElection
 from dra_extender.kube.resources import Served
@@ -27,6 +28,8 @@ from dra_extender.service.engine import Engine
 from dra_extender.unexpected import counts
 
 SHUTTING_DOWN = "shutting down"
+SHADOW = "shadow mode: this service decides nothing; GET /insight/shadow reports what it would have done"
+BEGINS = "the record of shadow mode begins: the service copies the state of the cluster"
 UNREACHED = "the API server has not been reached yet"
 NOT_SERVED = Served("")
 
@@ -65,7 +68,8 @@ class Replica:
 
     def unavailable(self) -> str:
         """Why this replica may not decide now; empty when it may."""
-        return SHUTTING_DOWN if self._closed else self._unfit() or self._standby()
+        shadow = SHADOW if self.engine is not None and self.engine.strategy is not None else ""
+        return SHUTTING_DOWN if self._closed else shadow or self._unfit() or self._standby()
 
     def unready(self) -> str:
         """Why calls should not arrive here; empty when this replica could decide and calls are answered."""
@@ -155,6 +159,13 @@ class Replica:
 
     def terms(self, pod: Pod) -> PreemptionTerms | None:
         return self.running.extender.terms(pod)
+
+    def shadow(self) -> ShadowReport | str:
+        record = self.running.shadow
+        if self.running.strategy is None:
+            return "no record: start the service with --mode shadow"
+        began = record is not None and record.found.since
+        return self._standby() or (record.report(self.running.audit.reported) if record and began else BEGINS)
 
     def problems(self) -> Turns[Sequence[ClusterProblem]]:
         engine = self.running

@@ -98,7 +98,8 @@ class Service:
         client = await KubeClient.connect(self.settings.client)
         self.replica.server = client.server
         try:
-            forwarding = self._forwarding() if self.settings.advertise else None
+            forwards = self.settings.advertise and self.settings.mode == "serve"  # in shadow mode, no replica decides
+            forwarding = self._forwarding() if forwards else None
             await self._listen(client, forwarding)
         except BaseException:
             await client.close()

@@ -197,6 +197,9 @@ class Settings(BaseSettings):
         description="schedulers that call this service, comma separated: pods of other schedulers are not bound, and "
         "their claims are not cleared; empty: unknown",
     )
+    mode: Literal["serve", "shadow"] = Field(
+        "serve", description="shadow: watch other schedulers and report what this service would do (docs/adopt.md)"
+    )
     advise_only: bool = Field(
         False, description="score nodes for schedulers that allocate devices themselves; needs no write permission"
     )
@@ -254,9 +257,10 @@ class Settings(BaseSettings):
                 "allowed_clients needs tls_client_ca: without it clients show no certificate",
             ),
             (
-                self.preemption == "on" and self.advise_only,
-                "preemption on needs a service that binds: with advise_only it can be advise or off",
+                self.preemption == "on" and not self.writes,
+                "preemption on needs a service that binds: with advise_only or mode shadow it can be advise or off",
             ),
+            (self.mode == "shadow" and self.advise_only, "advise_only needs mode serve: mode shadow only watches"),
             (self.shutdown_linger >= self.shutdown_grace, "shutdown_grace must exceed shutdown_linger"),
             (
                 not self.lease_duration > self.renew_deadline > self.retry_period,
@@ -297,6 +301,11 @@ class Settings(BaseSettings):
                 f"listen {self.listen} is reachable from outside and asks clients for no certificate: set "
                 "tls_client_ca, or allow_any_client if something else protects it"
             )
+
+    @property
+    def writes(self) -> bool:
+        """True when the service allocates and binds."""
+        return not self.advise_only and self.mode == "serve"
 
     @property
     def replica(self) -> str:

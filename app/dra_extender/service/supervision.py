@@ -209,7 +209,7 @@ def _versions(served: Served) -> dict[str, str]:
 
 def needed(settings: Settings, served: Served) -> tuple[access.Permission, ...]:
     permissions = access.permissions_for_reading(served, budgets=settings.preemption != "off")
-    if not settings.advise_only:
+    if settings.writes:
         permissions += access.BINDING + access.permissions_for_waking(settings.namespace)
         if settings.features(served.server_version).DRAExtendedResource:
             permissions += access.EXTENDED_RESOURCES

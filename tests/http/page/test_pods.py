@@ -35,6 +35,9 @@ class KnownInsight:
         yield
         return []
 
+    def shadow(self) -> str:
+        return "no record"
+
 
 def test_a_gang_is_one_row_with_all_its_pods_that_wait() -> None:
     """Pods of a gang whose claims differ, too."""

@@ -13,20 +13,23 @@ from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import msgspec
+import typer
 import yaml
 from msgspec.structs import replace
 
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import FORBIDDEN, ApiError, NotFoundError, NotServedError, RejectedError
-from dra_extender.cli.answers.answer import unanswerable
+from dra_extender.cli.answers.answer import answered, unanswerable
 from dra_extender.cli.cluster import client_of
-from dra_extender.cli.output import UnanswerableError
-from dra_extender.cli.questions import WhyOptions
+from dra_extender.cli.output import NO, YES, UnanswerableError, table, terminal_width
+from dra_extender.cli.questions import ShadowOptions, WhyOptions
+from dra_extender.insight.shadow import ShadowReport
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.insight.why.statements import PodRefused
 from dra_extender.insight.why.wording import text_of
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.lease import GROUP_VERSION, Lease
+from dra_extender.plaintext import wrapped
 from dra_extender.scheduling.view import View
 
 T = TypeVar("T")
@@ -107,10 +110,35 @@ def by_state(view: View, pod: Pod, found: Diagnosis, state: ServiceState) -> Dia
     return replace(found, state="refused", rule="service", fits=0, examples=(), statements=told, summary=text_of(told))
 
 
+def _path(service: str, question: str) -> str:
+    """Through the API server. `service`: namespace/name."""
+    namespace, _, name = service.partition("/")
+    return f"/api/v1/namespaces/{quote(namespace)}/services/https:{quote(name)}:insight/proxy/insight/{question}"
+
+
+async def answer_shadow(given: ShadowOptions) -> int:
+    """Ask the service at this URL, or through the API server."""
+    direct = "://" in given.service
+    with unanswerable():
+        if given.from_file:
+            raise ValueError("the record is in the service, not in a file: omit --from")
+        source = replace(given, server=given.service) if direct else given
+        async with client_of(source, forwards_token=not direct) as client:
+            if not direct and await client.credentials.authorization() is None:
+                raise ValueError(_NO_TOKEN)
+            path = "/insight/shadow" if direct else _path(given.service, "shadow")
+            found = msgspec.json.decode(await client.get(path), type=ShadowReport)
+
+    width = terminal_width()
+    rows = table(("PODS", "RULE", "MEANING"), list(found.rows()), width=width, numbers=frozenset((0,)))
+    typer.echo(answered(found, given.output, lambda: "\n".join((*rows, wrapped(found.lines(), width)))))
+    return NO if any(each.pods for each in found.rules if each.rule != "same") else YES
+
+
 async def diagnosis_by_service(given: WhyOptions, pod: str, forbidden: object) -> Diagnosis:
     """`pod`: namespace/name. `forbidden`: why the command cannot answer itself. Raises UnanswerableError."""
     namespace, _, name = given.service.partition("/")
-    path = f"/api/v1/namespaces/{quote(namespace)}/services/https:{quote(name)}:insight/proxy/insight/diagnosis"
+    path = _path(given.service, "diagnosis")
     with unanswerable():
         async with client_of(given, forwards_token=True) as client:
             problem = _NO_TOKEN

@@ -1,0 +1,98 @@
+"""A cluster that another scheduler uses, and the record of shadow mode: objects as JSON, time as tests set it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from dra_extender.api.core import Node, Pod
+from dra_extender.api.decoding import convert
+from dra_extender.api.events import Applied, ClusterEvent, Removed
+from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from dra_extender.insight.shadow import ShadowExample, ShadowReport
+from dra_extender.placement.policies import PlacementStrategy, PolicyName
+from dra_extender.service.shadow import ShadowRecord
+from tests.support.diagnosis.scene import Scene
+
+Json = dict[str, Any]
+KINDS: dict[str, Any] = {
+    "Node": Node,
+    "Pod": Pod,
+    "ResourceClaim": ResourceClaim,
+    "ResourceSlice": ResourceSlice,
+    "DeviceClass": DeviceClass,
+}
+LONGEST = 100_000
+QUIET = 20
+"""Turns of the event loop in which the record begins with an event."""
+
+
+class Watch:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def wall(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.now)
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Shadowed:
+    """`record` observes the events that `apply` applies."""
+
+    def __init__(self, documents: list[Json], policy: PolicyName = "first-fit", gates: str = "") -> None:
+        self.watch = Watch()
+        self.view = replace(Scene(documents, gates=gates).view(), clock=self.watch)
+        self.record = ShadowRecord(self.view, PlacementStrategy(policy=policy))
+
+    def apply(self, *documents: Json) -> None:
+        for document in documents:
+            self._event(Applied(convert(KINDS[document["kind"]], document)))
+
+    def remove(self, *documents: Json) -> None:
+        for document in documents:
+            self._event(Removed.of(convert(KINDS[document["kind"]], document)))
+
+    def _event(self, event: ClusterEvent) -> None:
+        self.view.cluster.apply(event)  # type: ignore[attr-defined]  # a Cluster
+        self.record.observe(event)
+
+    def bind(self, waiting: list[Json], running: list[Json], *, pod_first: bool = False) -> None:
+        """What a scheduler writes: the allocation of the claim, then the binding; watches may show them the other way
+        round.
+        """
+        pod, claim = running
+        self.apply(*waiting)
+        self.apply(*((pod, claim) if pod_first else (claim, pod)))
+
+    async def settled(self) -> ShadowReport:
+        for turn in range(LONGEST):
+            await asyncio.sleep(0)
+            if self.record.found.since and not self.record.found.behind and turn > QUIET:
+                return self.record.report(0)
+        raise AssertionError("the record does not settle")
+
+    async def rules(self) -> dict[str, int]:
+        return {each.rule: each.pods for each in (await self.settled()).rules if each.pods}
+
+    async def example(self) -> ShadowExample:
+        """The only one."""
+        (found,) = (example for each in (await self.settled()).rules for example in each.examples)
+        return found
+
+
+@asynccontextmanager
+async def recording(shadowed: Shadowed) -> AsyncIterator[Shadowed]:
+    task = asyncio.create_task(shadowed.record.run())
+    try:
+        await shadowed.settled()
+        yield shadowed
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
