@@ -27,6 +27,7 @@ COMBINATIONS: dict[str, Combination] = {
     "the second scheduler": ((".",), (), {}),
     "with cert-manager": ((".", "cert-manager"), (), {"certificates": {"source": "certManager"}}),
     "with policies": ((".", "policies"), (), {"policy": {"action": "Deny"}}),
+    "shadow mode": (("shadow",), (), {"mode": "shadow"}),
     "with preemption": ((".",), ("preemption",), {"settings": {"preemption": "on"}}),
 }
 OF_HELM = re.compile(r"app\.kubernetes\.io/(instance|version|managed-by|part-of)|helm\.sh/chart|checksum/.*")

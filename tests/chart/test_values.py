@@ -21,12 +21,17 @@ pytestmark = pytest.mark.e2e
 STOCK = {"mode": "stock", "nodes": ["cp-1", "cp-2"], "networkPolicy": {"schedulerCIDRs": ["10.0.0.1/32"]}}
 ADVISOR = {"mode": "advisor", "networkPolicy": {"schedulerCIDRs": ["10.0.0.1/32"]}}
 
-each_mode = pytest.mark.parametrize("values", [{}, STOCK, ADVISOR], ids=["secondary", "stock", "advisor"])
+SHADOW = {"mode": "shadow"}
+
+each_mode = pytest.mark.parametrize(
+    "values", [{}, STOCK, ADVISOR, SHADOW], ids=["secondary", "stock", "advisor", "shadow"]
+)
 
 ACCEPTED: dict[str, dict[str, Any]] = {
     "nothing": {},
     "stock": STOCK,
     "advisor": ADVISOR,
+    "shadow": SHADOW,
     "an IPv6 address": ADVISOR | {"networkPolicy": {"schedulerCIDRs": ["fd00::1/128"]}},
     "one replica": {"replicas": 1},
     "a digest": {"image": {"digest": "sha256:" + "0" * 64}},
@@ -69,7 +74,7 @@ ACCEPTED: dict[str, dict[str, Any]] = {
 }
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "another mode": ({"mode": "third"}, "'secondary', 'stock', 'advisor'"),
+    "another mode": ({"mode": "third"}, "'secondary', 'stock', 'advisor', 'shadow'"),
     "a value that does not exist": ({"replica": 2}, "'replica' not allowed"),
     "a setting that does not exist": ({"settings": {"placment": "pack"}}, "'placment' not allowed"),
     "a setting of another kind": ({"settings": {"step_budget": "many"}}, "/settings/step_budget"),
@@ -121,6 +126,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"kubeScheduler": {"featureGates": {"SchedulerPopFromBackoffQ": True}}},
         "kubeScheduler.featureGates.SchedulerPopFromBackoffQ",
     ),
+    "a shadow that evicts": (SHADOW | {"settings": {"preemption": "on"}}, "Set settings.preemption=advise"),
+    "the mode of the service": ({"settings": {"mode": "shadow"}}, "settings.mode: set mode=shadow"),
     "a setting that is the mode": ({"settings": {"advise_only": True}}, "settings.advise_only: set mode=advisor"),
     "a setting that is a value": (
         {"settings": {"scheduler_names": "a"}},
@@ -190,7 +197,9 @@ def test_the_service_takes_the_settings_that_are_made_of_values(
     assert (settings.max_body, settings.bind_timeout, settings.deallocate) == (20_000_000, 12.5, False)
     assert (settings.features("").DRAAdminAccess, settings.preemption) == (False, "advise")
     assert settings.advise_only == (values.get("mode") == "advisor")
-    assert settings.config.scheduler_names == {"default-scheduler" if values else "dra-scheduler"}
+    assert settings.mode == ("shadow" if values == SHADOW else "serve")
+    names = set() if values == SHADOW else {"default-scheduler" if values else "dra-scheduler"}
+    assert settings.config.scheduler_names == names
 
 
 @pytest.mark.parametrize(
@@ -208,15 +217,15 @@ def test_the_service_takes_the_settings_that_are_made_of_values(
 def test_each_mode_has_exactly_the_permissions_that_the_service_needs(
     helm: Helm, values: dict[str, Any], settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    advisor = values.get("mode") == "advisor"
-    if advisor and settings.get("preemption") == "on":
+    reads = values in (ADVISOR, SHADOW)
+    if reads and settings.get("preemption") == "on":
         return  # refused
     documents = helm.render({**values, "settings": settings})
     wanted = needed_by(loaded(documents, monkeypatch))
     roles = [each for each in documents if each["kind"] in ("ClusterRole", "Role")]
     others = ("dra-scheduler", "dra-extender-why")
     assert allowed(each for each in roles if not each["metadata"]["name"].startswith(others)) == wanted
-    if advisor:
+    if reads:
         writing = {text for text in wanted if text.split()[0] not in ("get", "list", "watch")}
         about_itself = {f"{verb} leases.coordination.k8s.io" for verb in ("create", "patch", "update")}
         questions = {"create tokenreviews.authentication.k8s.io", "create subjectaccessreviews.authorization.k8s.io"}
@@ -278,7 +287,7 @@ def test_common_labels_are_on_every_object_and_pod_and_select_nothing(helm: Helm
     assert selectors and "cost-center" not in str(selectors)
 
 
-@each_mode
+@pytest.mark.parametrize("values", [{}, STOCK, ADVISOR], ids=["secondary", "stock", "advisor"])
 def test_no_object_of_helm_test_stays_after_a_test_that_fails(helm: Helm, values: dict[str, Any]) -> None:
     policies = [
         each["metadata"]["annotations"]["helm.sh/hook-delete-policy"]

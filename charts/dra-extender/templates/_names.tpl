@@ -14,6 +14,11 @@
 {{- .Values.schedulerName | default (ternary "dra-scheduler" "default-scheduler" (eq .Values.mode "secondary")) -}}
 {{- end -}}
 
+{{/* In mode shadow one replica keeps the record. */}}
+{{- define "dra-extender.replicas" -}}
+{{- ternary 1 (int .Values.replicas) (eq .Values.mode "shadow") -}}
+{{- end -}}
+
 {{- define "dra-extender.serverSecret" -}}
 {{- .Values.certificates.serverSecret | default (printf "%s-tls" (include "dra-extender.fullname" .)) -}}
 {{- end -}}

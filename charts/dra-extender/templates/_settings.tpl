@@ -9,7 +9,12 @@
 {{/* Not empty when pods may request devices as extended resources. */}}
 {{- define "dra-extender.extendedResources" -}}
 {{- $off := regexMatch "(?i)DRAExtendedResource *= *(false|f|0)" (toString (get .Values.settings "feature_gates")) -}}
-{{- if and (ne .Values.mode "advisor") (not $off) -}}true{{- end -}}
+{{- if and (include "dra-extender.writes" .) (not $off) -}}true{{- end -}}
+{{- end -}}
+
+{{/* Not empty when the extender allocates and binds. */}}
+{{- define "dra-extender.writes" -}}
+{{- if not (has .Values.mode (list "advisor" "shadow")) -}}true{{- end -}}
 {{- end -}}
 
 {{- define "dra-extender.env" -}}
@@ -20,9 +25,11 @@
 - {name: DRA_EXTENDER_ALLOWED_CLIENTS, value: {{ .Values.certificates.clientName | quote }}}
 - {name: DRA_EXTENDER_INSIGHT_LISTEN, value: "0.0.0.0:8080"}
 - {name: DRA_EXTENDER_INSIGHT_AUTHORIZATION, value: "true"}
-- {name: DRA_EXTENDER_SCHEDULER_NAMES, value: {{ include "dra-extender.schedulerName" . | quote }}}
+- {name: DRA_EXTENDER_SCHEDULER_NAMES, value: {{ ternary "" (include "dra-extender.schedulerName" .) (eq .Values.mode "shadow") | quote }}}
 {{- if eq .Values.mode "advisor" }}
 - {name: DRA_EXTENDER_ADVISE_ONLY, value: "true"}
+{{- else if eq .Values.mode "shadow" }}
+- {name: DRA_EXTENDER_MODE, value: shadow}
 {{- end }}
 - {name: DRA_EXTENDER_LEADER_ELECTION, value: "true"}
 {{- if ne (include "dra-extender.fullname" .) "dra-extender" }}

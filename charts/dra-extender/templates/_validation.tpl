@@ -20,7 +20,8 @@
   "advertise" "the chart sets the pod address; remove it"
   "peer_name" "the chart sets the name in the replicas' certificate; remove it"
   "scheduler_names" "set schedulerName"
-  "advise_only" "set mode=advisor" -}}
+  "advise_only" "set mode=advisor"
+  "mode" "set mode=shadow" -}}
 {{- range $name, $remedy := $made -}}
 {{- if hasKey $.Values.settings $name -}}
 {{- fail (printf "settings.%s: %s." $name $remedy) -}}
@@ -57,24 +58,24 @@
 {{- fail "kubeScheduler.featureGates.SchedulerPopFromBackoffQ: this gate makes kube-scheduler retry refused pods too early. Set it to false." -}}
 {{- end -}}
 {{- $cluster := lookup "v1" "Namespace" "" "kube-system" -}}
-{{- $advisor := eq .Values.mode "advisor" -}}
+{{- $reads := not (include "dra-extender.writes" .) -}}
 {{- if and (eq .Values.mode "secondary") (eq (include "dra-extender.schedulerName" .) "default-scheduler") -}}
 {{- fail "schedulerName: default-scheduler is the name of the cluster's own scheduler. Choose another name, or set mode=stock so that the cluster's own scheduler calls the extender." -}}
 {{- end -}}
-{{- if and (not $advisor) (semverCompare "<1.34.0-0" .Capabilities.KubeVersion.Version) -}}
+{{- if and (not $reads) (semverCompare "<1.34.0-0" .Capabilities.KubeVersion.Version) -}}
 {{- fail (printf "mode: %s needs kube-scheduler 1.34 or newer, and this cluster is %s. Set mode=advisor, or upgrade the cluster." .Values.mode .Capabilities.KubeVersion.Version) -}}
 {{- end -}}
 {{- if and (eq .Values.mode "stock") (not .Values.nodes) -}}
 {{- fail "nodes: in mode stock the cluster's scheduler cannot place pods while the extender is down, including the extender's own pods. Set the nodes that run it, for example --set 'nodes={control-plane-1,control-plane-2}'; its pods run there without a scheduler." -}}
 {{- end -}}
-{{- if and (ne .Values.mode "secondary") .Values.networkPolicy.enabled (not .Values.networkPolicy.schedulerCIDRs) -}}
+{{- if and (has .Values.mode (list "stock" "advisor")) .Values.networkPolicy.enabled (not .Values.networkPolicy.schedulerCIDRs) -}}
 {{- fail (printf "networkPolicy.schedulerCIDRs: in mode %s the cluster's kube-scheduler calls the extender from its node's address, which the NetworkPolicy blocks. Set the addresses of the control-plane nodes, for example networkPolicy.schedulerCIDRs={10.0.0.1/32}, or networkPolicy.enabled=false." .Values.mode) -}}
 {{- end -}}
-{{- if and $advisor (eq (include "dra-extender.preemption" .) "on") -}}
-{{- fail "settings.preemption: mode advisor evicts no pods. Set settings.preemption=advise, or mode=secondary or stock." -}}
+{{- if and $reads (eq (include "dra-extender.preemption" .) "on") -}}
+{{- fail "settings.preemption: modes advisor and shadow evict no pods. Set settings.preemption=advise, or mode=secondary or stock." -}}
 {{- end -}}
-{{- if and $advisor (eq .Values.policy.action "Deny") -}}
-{{- fail "policy.action: in mode advisor the in-tree plugin allocates, and Deny would reject its pods. Set policy.action=None." -}}
+{{- if and $reads (eq .Values.policy.action "Deny") -}}
+{{- fail "policy.action: in modes advisor and shadow the in-tree plugin allocates, and Deny would reject its pods. Set policy.action=None." -}}
 {{- end -}}
 {{- if and (ne .Values.certificates.source "certManager") .Values.certificates.issuerRef -}}
 {{- fail "certificates.issuerRef: only cert-manager uses it. Set certificates.source=certManager, or remove it." -}}
