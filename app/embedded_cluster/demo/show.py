@@ -1,6 +1,7 @@
 """One run of the demo: an embedded cluster, the service as a child process, samples, and their pods.
 
-The service is a child process on purpose: kill it, and see that nothing is lost and nothing is doubled.
+The service is a child process on purpose: kill it, and see that nothing is lost and nothing is doubled. A second one in
+mode shadow reports what another policy would have done with the same pods.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class Show:
         self._log: deque[str] = deque(maxlen=200)
         self._rows: dict[str, PodRow] = {}
         self._revision = 0
+        self._shadow = ""
         self._plain = not console.is_terminal or options.once
 
     async def run_until_signalled(self) -> int:
@@ -87,7 +89,12 @@ class Show:
         options = self._options
         started = time.monotonic()
         api = api_port(options.port)
-        with claimed(options.directory) as directory, service_port(options.service_port) as port:
+        with (
+            claimed(options.directory) as directory,
+            service_port(options.service_port) as port,
+            service_port(0) as other,
+        ):
+            self._shadow = f"http://127.0.0.1:{other}"
             async with EmbeddedCluster(
                 options.nodes, options.devices, installed=options.devices > 0, port=api
             ) as cluster:
@@ -96,9 +103,12 @@ class Show:
     async def _run(self, cluster: EmbeddedCluster, directory: Path, listen: str, started: float) -> int:
         options = self._options
         kubeconfig = cluster.server.write_kubeconfig(directory / "kubeconfig")
-        companion = Companion(service_command(cluster.url, listen), directory / "service.log", self._note)
+        serving, shadowing = ("--preemption", "on"), ("--mode", "shadow", "--placement", "pack")
+        companion = Companion(service_command(cluster.url, listen, *serving), directory / "service.log", self._note)
+        command = service_command(cluster.url, self._shadow.removeprefix("http://"), *shadowing)
+        shadow = Companion(command, directory / "shadow.log", lambda line: None)
         header = self._header(cluster, f"http://{listen}/", kubeconfig, companion)
-        supervision = asyncio.create_task(companion.run())
+        supervision = asyncio.gather(companion.run(), shadow.run())
         applying = asyncio.create_task(self._apply(cluster, f"http://{listen}"))
         try:
             if options.tour:
@@ -110,14 +120,14 @@ class Show:
         finally:
             for task in (supervision, applying):
                 task.cancel()
-            await companion.stop()
+            await asyncio.gather(companion.stop(), shadow.stop())
 
     async def _apply(self, cluster: EmbeddedCluster, service: str) -> None:
         """The samples one after another, in an order that counts however slow the machine is."""
         options = self._options
         size = f"{counted(options.nodes, 'node')} with {counted(options.devices, 'GPU')} each"
         self._note(f"embedded cluster of {size}: {cluster.url}")
-        await _ready(service, options.timeout)
+        await asyncio.gather(_ready(service, options.timeout), _ready(self._shadow, options.timeout))
         self._note(f"the service is ready; its page, for a browser: {service}/")
         await cluster.schedule_with(service)
         for name in FIRST_SAMPLES if options.with_samples and not options.tour else ():
@@ -213,7 +223,7 @@ class Show:
                 current = msgspec.structs.replace(
                     header,
                     service=self._service_line(cluster, companion),
-                    commands=commands(companion.pid, self._options),
+                    commands=commands(companion.pid, self._options, self._shadow),
                 )
                 width, height = self._console.size
                 shown = list(self._rows.values())
@@ -222,7 +232,8 @@ class Show:
 
     def _header(self, cluster: EmbeddedCluster, page: str, kubeconfig: Path, companion: Companion) -> Header:
         size = f"{counted(self._options.nodes, 'node')} × {counted(self._options.devices, 'GPU')}"
-        return Header(cluster.url, size, "", page, environment(kubeconfig), commands(companion.pid, self._options))
+        tried = commands(companion.pid, self._options, self._shadow)
+        return Header(cluster.url, size, "", page, environment(kubeconfig), tried)
 
     def _service_line(self, cluster: EmbeddedCluster, companion: Companion) -> str:
         made = cluster.scheduler.extenders.made if cluster.scheduler is not None else {}
@@ -269,7 +280,7 @@ def environment(kubeconfig: Path) -> str:
     return f"{exported} PATH={absolute}:$PATH"
 
 
-def commands(pid: int | None, options: DemoOptions) -> tuple[str, ...]:
+def commands(pid: int | None, options: DemoOptions, shadow: str) -> tuple[str, ...]:
     """What to try; with pods only where the samples are."""
     about_pods = (
         ("kubectl describe pod unschedulable -n dra-samples", "the last event: why it waits, what helps"),
@@ -279,6 +290,7 @@ def commands(pid: int | None, options: DemoOptions) -> tuple[str, ...]:
     tried = (
         *(about_pods[:2] if options.with_samples else ()),
         ("kubectl dra top nodes", "what is free, and where"),
+        (f"kubectl dra shadow --service {shadow}", "what policy pack would have done"),
         *(about_pods[2:] if options.with_samples else ()),
         (f"kill -9 {pid or 'PID'}", "the service: no allocation is lost or made twice"),
     )
@@ -286,11 +298,11 @@ def commands(pid: int | None, options: DemoOptions) -> tuple[str, ...]:
     return tuple(f"{command:<{longest}}  # {why}" for command, why in tried)
 
 
-def service_command(server: str, listen: str) -> Sequence[str]:
-    """How to start the service for the embedded cluster."""
+def service_command(server: str, listen: str, *more: str) -> Sequence[str]:
+    """How to start a service for the embedded cluster."""
     return (
         sys.executable, "-m", "dra_extender.cli", "serve", "--server", server, "--listen", listen,
-        "--scheduler-names", ",".join(SCHEDULER_NAMES), "--preemption", "on",
+        "--scheduler-names", ",".join(SCHEDULER_NAMES), *more,
     )  # fmt: skip
 
 

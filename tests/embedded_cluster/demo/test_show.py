@@ -23,9 +23,10 @@ def options(*, samples: bool) -> DemoOptions:
 
 @pytest.mark.parametrize(("samples", "pods"), [(True, 3), (False, 0)])
 def test_pods_are_named_only_where_the_samples_are(samples: bool, pods: int) -> None:
-    lines = commands(7, options(samples=samples))
+    lines = commands(7, options(samples=samples), "http://127.0.0.1:9")
     assert sum(" -n dra-" in line for line in lines) == pods
     assert any(line.startswith("kill -9 7") for line in lines)
+    assert any(line.startswith("kubectl dra shadow --service http://127.0.0.1:9 ") for line in lines)
     assert len({line.index("  # ") for line in lines}) == 1, "the remarks stand below each other"
 
 
