@@ -2,7 +2,7 @@
 pages that ask a cluster, page by page.
 
 Only these differ from a reader's: `git clone` copies this checkout, `make` finds the environment installed, and the
-address of the page is the one that the demo prints, which differs when port 8888 is in use.
+demo prints the addresses of the page and of shadow mode, which differ from the documentation when a port is in use.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,10 +40,11 @@ TYPED = sorted((block for block in all_blocks() if block.place == "demo"), key=l
 
 @dataclass(frozen=True)
 class Demo:
-    """One that runs: the folder it was cloned into, and its address."""
+    """One that runs: the folder it was cloned into, its address, and the address of shadow mode."""
 
     folder: Path
     address: str
+    shadow: str
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -80,9 +81,10 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
         for waits in ("dra-placement/first-fit-pair", "dra-samples/unschedulable"):
             _read(out, rf"{waits} waits: claim", terminal)
         address = _read(out, r"its page, for a browser: http://([\d.]+:\d+)/", terminal)[1]
+        shadow = _read(out, r"shadow --service http://([\d.]+:\d+)", terminal)[1]
         cloned = folder / "dra-extender"
         (cloned / ".venv").symlink_to(folder / "installed")
-        yield Demo(cloned, address)
+        yield Demo(cloned, address, shadow)
     finally:
         _close(terminal)
     assert not (cloned / ".demo" / "kubeconfig").exists(), "what leads to the cluster goes with it"
@@ -120,11 +122,18 @@ def answers(demo: Demo) -> dict[str, list[Answer]]:
                 (demo.folder / block.what).write_text(block.text)
     typed = [(str(block), command) for block in TYPED for command in block.commands()]
     here = {"PATH": os.environ["PATH"], "HOME": str(demo.folder.parent)}
-    commands = [Command(each.text.replace("localhost:8888", demo.address), each.shown) for _, each in typed]
+    printed = ("localhost:8888", demo.address), ("localhost:8889", demo.shadow)
+    commands = [Command(_replaced(each.text, printed), each.shown) for _, each in typed]
     found: dict[str, list[Answer]] = {}
     for (place, _), answer in zip(typed, type_all(commands, demo.folder, here), strict=True):
         found.setdefault(place, []).append(answer)
     return found
+
+
+def _replaced(text: str, pairs: Iterable[tuple[str, str]]) -> str:
+    for old, new in pairs:
+        text = text.replace(old, new)
+    return text
 
 
 @pytest.mark.parametrize("block", TYPED, ids=str)
