@@ -41,6 +41,7 @@ _ANSWERS: Final[Mapping[str, tuple[type[Source], str, str]]] = {
     "whatif": (questions.WhatIfOptions, "capacity", "answer_what_if"),
     "simulate": (questions.SimulateOptions, "capacity", "answer_simulate"),
     "compact": (questions.CompactOptions, "capacity", "answer_compact"),
+    "migrate": (questions.MigrateOptions, "capacity", "answer_migrate"),
     "audit": (questions.AuditOptions, "devices", "audit"),
     "selector": (questions.SelectorOptions, "selector", "answer"),
     "shadow": (questions.ShadowOptions, "service", "answer_shadow"),

@@ -252,6 +252,20 @@ class CompactOptions(Source, frozen=True, kw_only=True):
     output: Output = "text"
 
 
+class MigrateOptions(Source, frozen=True, kw_only=True):
+    """Show what changes when DRA drivers replace device plugins, or print the manifests for it.
+
+    check: nodes that offer hardware twice, claims of pods with extended resources and where the pods fit, quotas, and
+    the order of nodes to drain. plan: the manifests to apply. The cluster is not changed.
+
+    Exit status: 0 if nothing is offered twice and all pods keep a place, 1 if not, 2 if the command cannot answer.
+    """
+
+    what: Annotated[Literal["check", "plan"], typer.Argument(help="the answer")] = "check"
+    device_class: Annotated[list[str] | None, repeated("--class", "RESOURCE=CLASS", "a class for the resource")] = None
+    output: Output = "text"
+
+
 class SelectorOptions(Source, frozen=True, kw_only=True):
     """Show which devices a CEL selector matches, and why it does not match the others.
 

@@ -87,7 +87,7 @@ def wanted(pod: Pod, names: Mapping[str, str], classes: Mapping[str, DeviceClass
             device_class = implicit
         if device_class is not None:
             found[resource] = device_class
-        elif _is_extended(resource):
+        elif is_extended(resource):
             others.add(resource)
     return ExtendedResources(classes=found, others=frozenset(others)) if found else None
 
@@ -95,7 +95,7 @@ def wanted(pod: Pod, names: Mapping[str, str], classes: Mapping[str, DeviceClass
 def unprovided(pod: Pod, node: Node | None) -> frozenset[str]:
     """The extended resources that the pod requests and the node does not have."""
     allocatable = node.status.allocatable if node is not None else {}
-    return frozenset(name for name in _requested(pod) if _is_extended(name) and name not in allocatable)
+    return frozenset(name for name in _requested(pod) if is_extended(name) and name not in allocatable)
 
 
 def _requested(pod: Pod) -> Iterable[str]:
@@ -106,7 +106,7 @@ def _requested(pod: Pod) -> Iterable[str]:
                 yield name
 
 
-def _is_extended(resource: str) -> bool:
+def is_extended(resource: str) -> bool:
     domain = resource.partition("/")[0]
     return domain != "kubernetes.io" and not domain.endswith(".kubernetes.io") and not domain.startswith("requests.")
 

@@ -1,26 +1,33 @@
-"""The answers of `headroom`, `whatif`, `simulate` and `compact`: what fits now, after changes, and after evictions."""
+"""The answers of `headroom`, `whatif`, `simulate`, `compact` and `migrate`: what fits now, and after what changes."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
 import typer
+from msgspec.structs import replace
 
+from dra_extender.api.features import FeatureGates
 from dra_extender.cli.answers.answer import answered, printed, unanswerable
 from dra_extender.cli.answers.why import drafts, known_pod
 from dra_extender.cli.cluster import read, view_of
-from dra_extender.cli.output import NO, YES, UnanswerableError, terminal_width
-from dra_extender.cli.questions import CompactOptions, HeadroomOptions, SimulateOptions, WhatIfOptions
+from dra_extender.cli.output import NO, YES, UnanswerableError, table, terminal_width
+from dra_extender.cli.questions import CompactOptions, HeadroomOptions, MigrateOptions, SimulateOptions, WhatIfOptions
 from dra_extender.insight.compaction import Compaction, EvictionRules, request_of_claims, request_of_gang
 from dra_extender.insight.headroom import GangShape, class_request, measuring
 from dra_extender.insight.manifests import Draft, claims_of, hypothetical_objects, objects, text_of
+from dra_extender.insight.migration import Migration, migrating, plan
 from dra_extender.insight.requests import InvalidRequestError
 from dra_extender.insight.snapshot import snapshot
+from dra_extender.insight.whatif.clustercopy import Placed
 from dra_extender.insight.whatif.simulation import request_of, simulation
 from dra_extender.insight.whatif.whatif import Changes, NodesLike, simulating
 from dra_extender.insight.why.text import WIDTH
 from dra_extender.plaintext import wrapped
+from dra_extender.scheduling.extended import Requests
 from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
 from dra_extender.scheduling.turns import run_at_once
 from dra_extender.service.addresses import names_in
@@ -112,3 +119,48 @@ async def answer_compact(given: CompactOptions) -> int:
     advice = Compaction(start, request, rules).advice()
     text = answered(advice.report(), given.output, lambda: wrapped(advice.lines(), WIDTH))
     return printed(text, YES if advice.helps else NO, cluster)
+
+
+async def answer_migrate(given: MigrateOptions) -> int:
+    chosen = dict(each.partition("=")[::2] for each in given.device_class or ())
+    # Without the gate, pods get claims from templates: with the same requests.
+    with unanswerable():
+        cluster = await read(replace(given, feature_gates=f"{given.feature_gates},DRAExtendedResource=true"))
+        found = run_at_once(migrating(view_of(cluster), chosen))
+    status = YES if found.harmless else NO
+    if given.what == "check":
+        return printed(answered(found, given.output, lambda: "\n".join(_tables(found)).rstrip()), status, cluster)
+    items, todo = plan(found, templates=not FeatureGates.parse(given.feature_gates).DRAExtendedResource)
+    todo += [f"then drain {each.node}, remove its plugin, and uncordon it" for each in found.order]
+    made = {"apiVersion": "v1", "kind": "List", "items": items}
+    text = answered(made, "json" if given.output == "json" else "yaml", str)
+    notes = "" if given.output == "json" else wrapped([f"# {line}" for line in todo], 0) + "\n"
+    return printed(notes + text, status, cluster)
+
+
+_TABLES: Final = {
+    "nodes": ("node", "resource", "plugin", "devices", "state"),
+    "workloads": ("namespace", "workload", "claim", "now", "after"),
+    "quotas": ("namespace", "name", "claims_name", "charged"),
+    "order": ("node", "moves", "waits", "needs"),
+}
+
+
+def _tables(found: Migration) -> Iterator[str]:
+    if not (found.nodes or found.workloads):
+        yield "No node and no pod has an extended resource that a DeviceClass provides."
+    for field, columns in _TABLES.items():
+        rows = [[_cell(getattr(row, name)) for name in columns] for row in getattr(found, field)]
+        head = [name.upper().replace("_", " ") for name in columns]
+        yield from (*table(head, rows, width=terminal_width()), "") if rows else ()
+    yield wrapped([f"problem: {each}" for each in found.problems], terminal_width())
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, Requests):
+        exact = [each.exactly for each in value.requests if each.exactly is not None]
+        return ", ".join(f"{each.count} x {each.device_class_name}" for each in exact)
+    if isinstance(value, Mapping):
+        nodes = Counter(each.node or each.reason if isinstance(each, Placed) else each for each in value.values())
+        return ", ".join(f"{node} ({count})" for node, count in nodes.items())
+    return ", ".join(value) if isinstance(value, tuple) else str(value)

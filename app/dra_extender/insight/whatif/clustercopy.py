@@ -16,7 +16,7 @@ last. At most `most` nodes are tried for all pods together.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, MutableSequence, Sequence, Set
+from collections.abc import Callable, Container, Hashable, MutableSequence, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -130,6 +130,10 @@ class ClusterCopy:
             self.cluster.apply(Removed.of(claim))
         self.tenants.drop(pod.metadata.uid)
         self.pods.remove(pod.metadata.uid)
+
+    def commit(self) -> None:
+        """What was bound until now stays bound after `revert`."""
+        self._undo.clear()
 
     def revert(self) -> Turns[None]:
         while self._undo:
@@ -255,13 +259,13 @@ class _Progress:
 
 
 class Placing:
-    """Places pods on the nodes of a copy that does not change otherwise. `tried` counts nodes."""
+    """Places pods on the nodes of a copy that does not change otherwise. `tried` counts nodes; `last` come last."""
 
-    def __init__(self, copy: ClusterCopy, most: int = MOST_NODES) -> None:
+    def __init__(self, copy: ClusterCopy, most: int = MOST_NODES, last: Container[str] = ()) -> None:
         self.tried = 0
         self._copy = copy
         self._most = most
-        self._names = sorted(copy.cluster.nodes)
+        self._names = sorted(copy.cluster.nodes, key=lambda name: (name in last, name))
         self._known: dict[Hashable, _Progress] = {}
         self._of_gangs: dict[str, Placed] = {}
         """By UID: pods of gangs that were placed with an earlier pod, or not."""

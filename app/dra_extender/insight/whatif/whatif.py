@@ -220,10 +220,10 @@ def _concerned(view: View, changes: Changes) -> Turns[tuple[list[Pod], list[Pod]
             (deleted if leaves else displaced).append(pod)
         if number % _PODS == 0:
             yield
-    return sorted(waiting, key=_order), sorted(displaced, key=_order), deleted
+    return sorted(waiting, key=by_priority), sorted(displaced, key=by_priority), deleted
 
 
-def _order(pod: Pod) -> tuple[int, str]:
+def by_priority(pod: Pod) -> tuple[int, str]:
     return -pod.spec.priority, pod.metadata.key
 
 
