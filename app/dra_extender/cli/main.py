@@ -13,9 +13,8 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, cast
 
 import typer
 from typer.completion import get_completion_inspect_parameters
@@ -46,14 +45,15 @@ _ANSWERS: Final[Mapping[str, tuple[type[Source], str, str]]] = {
     "selector": (questions.SelectorOptions, "selector", "answer"),
     "shadow": (questions.ShadowOptions, "service", "answer_shadow"),
 }
-"""By command: its options, and the function that answers, with its module: these load the client, the CEL interpreter
-and YAML.
-"""
+"""By command: its options, and the module and name of the function that answers."""
 
 
 def _answering(module: str, function: str) -> Answering:
-    found: Answering = getattr(import_module(f"dra_extender.cli.answers.{module}"), function)
-    return found
+    """Loads the client, the CEL interpreter and YAML."""
+    from dra_extender.cli.answers import capacity, devices, selector, service, why
+
+    modules = {"capacity": capacity, "devices": devices, "selector": selector, "service": service, "why": why}
+    return cast(Answering, getattr(modules[module], function))
 
 
 _QUESTIONS: Final = {name: command(kind, partial(_answering, *at)) for name, (kind, *at) in _ANSWERS.items()}
