@@ -46,6 +46,8 @@ from dra_extender.scheduling.view import View
 
 NewNode = tuple[Node, list[ResourceSlice]]
 """A node that does not exist, and its slices."""
+NODE_POOL: Final = "karpenter.sh/nodepool"  # a label of the nodes that Karpenter has created
+INITIALIZED: Final = "karpenter.sh/initialized"  # a label that they get when they are ready
 CLAIM: Final = 10
 """Units of work per claim or container of the pod."""
 
@@ -77,9 +79,6 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     def with_node(self, node: Node) -> ClusterSnapshot:
         """An existing node, changed in fields that devices do not depend on."""
         return replace(self, nodes={**self.nodes, node.name: node})
-
-    def with_new_node(self, node: Node, slices: Iterable[ResourceSlice]) -> ClusterSnapshot:
-        return replace(self.with_node(node), overlay=self.overlay.with_nodes([node], slices))
 
     def without_pods(self, uids: Iterable[str]) -> ClusterSnapshot:
         """These pods have ended, and claims that no other pod uses are deallocated."""

@@ -21,7 +21,7 @@ from dra_extender.api.groups import GANG, GANG_SIZE
 from dra_extender.api.resource import MAX_DEVICES, ResourceSlice
 from dra_extender.insight.manifests import draft, manifests, pods_of
 from dra_extender.insight.requests import InvalidRequestError, nodes_named, parsed, pod_named
-from dra_extender.insight.snapshot import NewNode, nodes_like, opened
+from dra_extender.insight.snapshot import NODE_POOL, NewNode, nodes_like, opened
 from dra_extender.insight.whatif.clustercopy import ClusterCopy, Placed, Placing, copied, decided_on
 from dra_extender.insight.whatif.whatif import MOST_NAMES, problems_of_slices
 from dra_extender.insight.why.diagnosis import of_pod
@@ -33,7 +33,6 @@ from dra_extender.scheduling.gangs.topology import REQUIRED
 from dra_extender.scheduling.turns import PORTION, UNDECIDED, QueryBudget, Turns
 from dra_extender.scheduling.view import View
 
-NODE_POOL: Final = "karpenter.sh/nodepool"  # a label of the nodes that Karpenter has created
 Json = dict[str, Any]
 Count = Annotated[float, msgspec.Meta(ge=1, le=MOST_NAMES, multiple_of=1, extra_json_schema={"type": "integer"})]
 Parts = msgspec.Meta(max_length=MOST_NAMES)

@@ -220,7 +220,8 @@ def _with_node(now: ClusterSnapshot, change: Change) -> ClusterSnapshot:
     if not change.like:
         return now.with_node(uncordoned(like))
     slices = now.view.cluster.inventory.own_slices(change.like)
-    return now.with_new_node(*node_like(like, slices, change.name.removeprefix(change.like)))
+    node, copies = node_like(like, slices, change.name.removeprefix(change.like))
+    return replace(now.with_node(node), overlay=now.overlay.with_nodes([node], copies))
 
 
 def _changed_claims(pod: SimulatedPod, change: Change) -> Iterator[tuple[str, ResourceClaim]]:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from dra_extender.allocation.plan import Failure
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import MAX_CONSUMERS, ResourceClaim
-from dra_extender.insight.snapshot import SimulatedPod, snapshot
+from dra_extender.insight.snapshot import INITIALIZED, NODE_POOL, SimulatedPod, snapshot
 from dra_extender.insight.why.candidates import EditableClaim, editable_claims, gates_text, requests_of
 from dra_extender.insight.why.gangs import JointTrials, gang_places, placed_beside, trials_of
 from dra_extender.insight.why.nodegroups import group_nodes, node_groups
@@ -29,6 +29,7 @@ from dra_extender.scheduling.feasibility import PreFilterState
 from dra_extender.scheduling.noderules import ResourcesInUse, is_large, unchecked
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.terms import NoPreemption, Preemption, PreemptionTerms
+from dra_extender.scheduling.reader import listed
 from dra_extender.scheduling.readiness import unavailable
 from dra_extender.scheduling.turns import QueryBudget, Turns, in_turns
 from dra_extender.scheduling.view import View
@@ -38,6 +39,7 @@ ADMIN_LABEL = "resource.kubernetes.io/admin-access"
 EXAMPLES = 5
 PODS = 1_000
 MOST_ATTRIBUTES = 16
+NAMES: Final = 4  # nodes whose labels are read in a unit of work
 CLASSES: Final = 8
 """Classes that are named where one is missing."""
 
@@ -91,6 +93,9 @@ def diagnosing(
         if gang is not None:
             nodes.joint, nodes.mates = gang.fit, gang.mates(pod)
         helping = () if large else (yield from remedies(nodes, found, budget))
+    if not fits and whole is None:
+        starting = yield from _starting(view, known, budget)
+        reasons = (*starting, *reasons) if reasons[:1] and reasons[0].rule == "class" else (*reasons, *starting)
     return Diagnosis(
         pod=pod.metadata.key,
         uid=pod.metadata.uid,
@@ -118,6 +123,15 @@ def _reasons(simulated: SimulatedPod, found: Sequence[NodeGroup]) -> Iterator[St
     yield from filter(None, (outside, inside))
     if inside is None and not (outside is not None and any(group.fits for group in found)):
         yield from of_nodes(found, simulated)
+
+
+def _starting(view: View, names: Sequence[str], budget: QueryBudget) -> Turns[tuple[PodRefused, ...]]:
+    """Nodes of these that may get devices when their drivers publish them."""
+    yield from budget.charge(1 + len(names) // NAMES)
+    known = (node for name in names if (node := view.cluster.nodes.get(name)) is not None)
+    found = [node.name for node in known if NODE_POOL in (its := node.metadata.labels) and INITIALIZED not in its]
+    text = f"Karpenter has not initialized {listed('node', found[:EXAMPLES])} yet"
+    return (PodRefused("pools", text),) if found else ()
 
 
 def _last_error(pod: Pod) -> str:

@@ -72,7 +72,7 @@ class Requested(msgspec.Struct, frozen=True):
 
 
 class PodRefused(msgspec.Struct, frozen=True, tag="pod refused"):
-    """A fact about the pod or one of its claims that excludes all nodes, as a sentence."""
+    """A fact about the pod or one of its claims that excludes all nodes, or about nodes that start, as a sentence."""
 
     rule: BindingRule
     text: str

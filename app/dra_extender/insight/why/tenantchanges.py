@@ -15,7 +15,7 @@ from dra_extender.api.core import Pod
 from dra_extender.api.groups import group_of
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.insight.snapshot import SimulatedPod
+from dra_extender.insight.snapshot import NODE_POOL, SimulatedPod
 from dra_extender.insight.why.candidates import (
     CandidateChange,
     ChangeList,
@@ -57,9 +57,9 @@ def of_others(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBud
     if not any(group.fails for group in groups):
         examples = list(_examples(found, groups[:NODES]))
         if not several:
-            yield ChangeList(Order.NODE, list(map(_node_like, examples)))
+            yield ChangeList(Order.NODE, [_node_like(found, name) for name in examples])
         for name in examples[:2] if several else ():
-            copies = [_node_like(name, f"-like-{number}") for number in range(1, NODES + 1)]
+            copies = [_node_like(found, name, f"-like-{number}") for number in range(1, NODES + 1)]
             yield ChangeList(Order.NODE, copies, several=True)
 
 
@@ -93,8 +93,7 @@ def _in_the_way(
             known = pods.pop(user.uid, None) or view.pods.get(user.uid)
             if known is not None:
                 pods[user.uid] = known  # last: the pod shares a claim with these
-    gang = group_of(found.pod)
-    members = view.pods.members(gang) if gang is not None else ()
+    members = view.pods.members(gang) if (gang := group_of(found.pod)) is not None else ()
     yield from budget.charge(1 + len(members))
     for pod in (found.pod, *members):
         pods.pop(pod.metadata.uid, None)
@@ -109,14 +108,11 @@ def _ends(pod: Pod) -> bool:
 
 def _ended(pod: Pod, asking: Pod) -> CandidateChange:
     change = object_change("pod ends", "Pod", pod.metadata, op="wait")
-    shared = _named_claims(pod) & _named_claims(asking) if pod.metadata.namespace == asking.metadata.namespace else ()
+    ours, theirs = ({each.resource_claim_name or "" for each in one.spec.resource_claims} for one in (asking, pod))
+    shared = (ours & theirs) - {""} if pod.metadata.namespace == asking.metadata.namespace else ()
     uses = f", which uses {listed('claim', sorted(shared))}" if shared else ""
     text, short = f"wait until pod {pod.metadata.key} ends{uses}", f"wait for pod {pod.metadata.key}"
     return CandidateChange(text, short, (change,))
-
-
-def _named_claims(pod: Pod) -> set[str]:
-    return {each.resource_claim_name for each in pod.spec.resource_claims if each.resource_claim_name}
 
 
 def _together(pods: Sequence[Pod], asking: Pod) -> Sequence[CandidateChange]:
@@ -152,7 +148,7 @@ def joined(several: Sequence[CandidateChange]) -> CandidateChange:
     names = f"{', '.join(most)} and {last}"
     match changes[0].kind:
         case "node added":
-            text = short = f"add {len(several)} nodes like {changes[0].like}"
+            text = short = several[0].text.replace("a node", f"{len(several)} nodes", 1)
         case "pod deleted":
             short = f"delete pods {names}"
             text = f"{short}, whose priority is below the priority of the pod"
@@ -175,8 +171,9 @@ def _examples(found: SimulatedPod, groups: Sequence[NodeGroup]) -> Iterator[str]
             yield like
 
 
-def _node_like(like: str, suffix: str = "-like") -> CandidateChange:
+def _node_like(found: SimulatedPod, like: str, suffix: str = "-like") -> CandidateChange:
     """One more node like this one, without pods."""
-    name, text = f"{like}{suffix}", f"add a node like {like}"
+    pool = found.view.cluster.nodes[like].metadata.labels.get(NODE_POOL)
+    name, text = f"{like}{suffix}", f"add a node {f'of NodePool {pool} ' if pool else ''}like {like}"
     change = object_change("node added", "Node", ObjectMeta(name=name), op="create", like=like)
     return CandidateChange(text, text, (change,), only=(name,))

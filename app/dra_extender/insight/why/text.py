@@ -13,7 +13,7 @@ from dra_extender.allocation.plan import rule_text
 from dra_extender.allocation.tally import ClauseTally, ErrorTally, NodeTally, RequestTally
 from dra_extender.api.core import taint_text
 from dra_extender.cel.trial import brief, pointed
-from dra_extender.insight.why.report import ClaimState, DiagnosedRequest, Diagnosis, NodeGroup, Preempted, Remedy
+from dra_extender.insight.why.report import ClaimState, DiagnosedRequest, Diagnosis, NodeGroup, Remedy
 from dra_extender.insight.why.statements import BindingRule, NodesExcluded, PodRefused, SelectorFails
 from dra_extender.insight.why.wording import obstacle_text
 from dra_extender.plaintext import counted, wrapped
@@ -125,11 +125,8 @@ def _first(found: Diagnosis) -> tuple[str, str] | None:
             text = f"Suggestion: have an administrator correct the selector of class {name}."
             return text, f"correct the selector of class {name}"
         if isinstance(each, NodesExcluded) and any(it.what.startswith(UNHEALTHY) for it in each.obstacles):
-            node = each.scope.nodes[0]
-            return (
-                f"Suggestion: repair the node (`kubectl describe node {node}` shows its conditions).",
-                "repair the node",
-            )
+            text = f"Suggestion: repair the node (`kubectl describe node {each.scope.nodes[0]}` shows its conditions)."
+            return text, "repair the node"
     return _FIRST.get(found.rule)
 
 
@@ -163,15 +160,10 @@ def fully(found: Diagnosis, width: int = WIDTH) -> str:
         lines.append(f"Not checked: {', '.join(found.unchecked)}.")
     if not found.complete:
         lines.append(LIMITED)
-    if found.preemption is not None:
-        lines.append(_preempted(found.preemption))
+    if (it := found.preemption) is not None:
+        pods = f"{listed('pod', it.pods)} on node {it.node}{for_devices(it.devices)}"
+        lines.append(f"would preempt {pods if it.pods else f'no pod: {it.reason}'}")
     return wrapped(lines, width)
-
-
-def _preempted(found: Preempted) -> str:
-    if not found.pods:
-        return f"would preempt no pod: {found.reason}"
-    return f"would preempt {listed('pod', found.pods)} on node {found.node}{for_devices(found.devices)}"
 
 
 def _result(found: Diagnosis) -> Iterator[str]:
@@ -211,10 +203,8 @@ def _hint(found: Diagnosis) -> str:
     namespace, _, claim = found.claim.partition("/")
     for each in found.statements[:1]:
         if isinstance(each, PodRefused) and each.rule == "claim elsewhere":
-            pods = (
-                f"the pods that `kubectl get resourceclaim {claim} -n {namespace} -o yaml` lists in status.reservedFor"
-            )
-            return f"Suggestion: delete {pods}. The claim is then deallocated."
+            pods = f"the pods that `kubectl get resourceclaim {claim} -n {namespace} -o yaml` lists in"
+            return f"Suggestion: delete {pods} status.reservedFor. The claim is then deallocated."
         if isinstance(each, NodesExcluded) and each.obstacles[0].rule == "claim elsewhere":
             node = f"node {each.obstacles[0].asked}" if each.obstacles[0].asked else "one of its nodes"
             only = f"While claim {claim} is allocated, the pod can only run there."
