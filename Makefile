@@ -68,6 +68,10 @@ controlplanes: ## Build the control planes of the main and of the second release
 charttools: ## Build Helm and promtool, which the tests of the chart use (needs Go; minutes the first time)
 	@$(MAKE) --no-print-directory -C tests/controlplane tools
 
+.PHONY: karpenter
+karpenter: ## Build Karpenter, for its test (needs Go; minutes the first time)
+	@$(MAKE) --no-print-directory -C tests/controlplane karpenter
+
 .PHONY: chart
 chart: $(VENV)/dev.stamp ## Write what is generated in the chart: table of values, schema of settings, dashboard
 	@$(BIN)/python -m charts
@@ -103,9 +107,9 @@ e2e-second: ## The acceptance tests, the features and the recorded answers on th
 # FULL=1 plays as many orders of arrival as `docs/acceptance.md` says, and the whole load.
 GANG_TESTS := tests/e2e/test_gangs.py tests/e2e/test_gang_*.py tests/e2e/test_preemption.py
 # What a team reads before and while it installs: shadow mode, simulations and autoscalers, in full size. New tests of adoption belong here.
-ADOPTION := tests/e2e/test_shadow.py tests/service/test_shadow*.py tests/cli/test_shadow.py tests/insight/whatif tests/http/test_simulation.py tests/cli/test_simulate.py
+ADOPTION := tests/e2e/test_shadow.py tests/e2e/test_karpenter.py tests/service/test_shadow*.py tests/cli/test_shadow.py tests/insight/whatif tests/http/test_simulation.py tests/cli/test_simulate.py
 .PHONY: adopt
-adopt: $(VENV)/dev.stamp controlplane ## All tests of adoption, with 500 pods of the in-tree plugin on a real control plane (SHADOW_PODS=60, SHADOW_SEED=2; K8S_VERSION=v1.36.3)
+adopt: $(VENV)/dev.stamp controlplane karpenter ## All tests of adoption, with Karpenter and 500 pods of the in-tree plugin on a real control plane (SHADOW_PODS=60, SHADOW_SEED=2; K8S_VERSION=v1.36.3)
 	@SHADOW_PODS=$(or $(SHADOW_PODS),500) $(RELEASE) $(BIN)/python -m pytest $(ADOPTION) -m "" -v
 
 .PHONY: gangs

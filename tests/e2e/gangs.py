@@ -31,11 +31,14 @@ def version() -> str:
 
 
 @contextmanager
-def plane_with_groups(directory: Path, gates: Mapping[str, bool]) -> Iterator[ControlPlane]:
+def plane_with_groups(
+    directory: Path, gates: Mapping[str, bool], node_lifecycle: bool = False
+) -> Iterator[ControlPlane]:
     """A second control plane: what is alpha stays out of all other tests."""
     skip_without(gates, offered(gates), "v{}.{}".format(*release()))
     versions = (*DRA_RUNTIME_CONFIG, f"{GROUP}/{version()}=true")
-    with ControlPlane(directory, feature_gates=offered({**DRA_FEATURES, **gates}), runtime_config=versions) as plane:
+    offers = offered({**DRA_FEATURES, **gates})
+    with ControlPlane(directory, feature_gates=offers, runtime_config=versions, node_lifecycle=node_lifecycle) as plane:
         yield plane
 
 

@@ -58,6 +58,12 @@ class Space:
         found = pod.condition if pod is not None else None
         return f"{found.reason}: {found.message}" if found is not None and found.status == "False" else ""
 
+    def told_by(self, name: str, reporter: str = "dra-extender") -> list[str]:
+        """What a component has told about a pod."""
+        found = self.ground.get(f"/api/v1/namespaces/{self.name}/events")["items"]
+        of_pod = (each for each in found if each["involvedObject"]["name"] == name)
+        return [each["message"] for each in of_pod if each["reportingComponent"] == reporter]
+
     def phase(self, name: str) -> str:
         """The node of a pod; empty when the pod is gone."""
         pod = self._pod(name)
