@@ -118,7 +118,7 @@ def migrating(view: View, chosen: Mapping[str, str]) -> Turns[Migration]:
     provisions = yield from _provisions(copy, names, problems)
     users = [pod for pod in sorted(copy.pods, key=by_priority) if not pod.finished and copy.view.wanted(pod)]
     bare = sum(bool(pod.spec.node_name) and pod.metadata.controller is None for pod in users)
-    problems += [f"{counted(bare, 'running pod')} without a controller: nobody creates them again"] if bare else []
+    problems += [f"{counted(bare, 'running pod')} without a controller: a drain deletes them for good"] if bare else []
     switching = _Switching(copy, provisions)
     yield from switching.place((yield from pending_pods(copy.view)))
     now, order = dict(switching.places), (yield from switching.switch())

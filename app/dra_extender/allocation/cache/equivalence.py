@@ -159,9 +159,7 @@ class EquivalenceKeys:
 
     @property
     def size(self) -> int:
-        """One user's part of the bytes that the filters count for, and of about those that signatures and parts take:
-        more with each node.
-        """
+        """The bytes of filters, signatures and parts, about, divided by the results that share them."""
         size = self._reads.size + ENTRY_BYTES * (len(self._devices) + self._remembered)
         return size // max(1, len(self.users))
 

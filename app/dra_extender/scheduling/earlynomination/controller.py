@@ -110,7 +110,7 @@ class EarlyNominationController:
         if (nomination := self.nominations.get(uid)) is not None:
             if named == nomination.node:
                 nomination.seen = True
-            elif nomination.seen or named:  # somebody has cleared or replaced it
+            elif nomination.seen or named:  # another client has cleared or replaced it
                 self._queue.failed(uid)
                 self._drop(nomination)
 
@@ -225,7 +225,7 @@ class EarlyNominationController:
         return len(self._sending) < CONCURRENT and self._handle.leading()
 
     def _is_free(self, pod: Pod) -> bool:
-        """True when nobody has nominated or is binding the pod."""
+        """True when the pod has no nomination and is not being bound."""
         uid = pod.metadata.uid
         known = uid in self.nominations or uid in self._view.binding or self._has_preempted(uid)
         return not known and not pod.status.nominated_node_name

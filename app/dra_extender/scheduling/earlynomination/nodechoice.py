@@ -133,7 +133,7 @@ class NodeChooser:
         return best.index(chosen)
 
     def _plan(self, view: View, prefiltered: PreFilterState, wants: Wants, name: str) -> TentativePlan | None:
-        """The plan on this node, beside the plans of pods whose priority is not lower, and of pods for which
+        """The plan on this node, given the plans of pods whose priority is not lower, and of pods for which
         kube-scheduler has already chosen a node. Raises TurnSpent and Deferred.
         """
         node, meta, priority = view.cluster.nodes.get(name), wants.pod.metadata, wants.pod.spec.priority
