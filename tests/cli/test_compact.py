@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import yaml
 from dra_extender.cli.answers.capacity import answer_compact
 from dra_extender.cli.output import FAILED, NO, YES, status_of
 from dra_extender.cli.questions import CompactOptions, Source
+from dra_extender.cli.snapshot import take
 from embedded_cluster.hardware import GPU_DRIVER
 from tests.cli.conftest import options
 from tests.support.service.world import Json, World
@@ -116,6 +118,23 @@ async def test_a_budget_is_named_and_its_pod_stays(
     out = capsys.readouterr().out
     assert f"1. default/p1: {world.nodes[1]} -> " in out
     assert "1 pod: disruption budget default/careful allows no eviction (default/p0)" in out
+
+
+async def test_no_advice_is_given_when_a_budget_cannot_be_read(
+    world: World, source: Source, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metadata = {"name": "careful", "namespace": "default"}
+    world.store.create({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": {}})
+    world.claim("big", count=2)
+    world.pod("big", "big")
+    file = tmp_path / "snapshot.json"
+    await take(file, source)
+    content = json.loads(file.read_bytes())
+    content["objects"]["poddisruptionbudgets"][0]["spec"] = {"selector": {"matchLabels": "text"}}
+    file.write_text(json.dumps(content))
+    answer = report(Source(from_file=str(file)), "default/big", None, ("dra-scheduler",))
+    assert await status_of(answer) == FAILED
+    assert "PodDisruptionBudget default/careful: " in capsys.readouterr().err
 
 
 async def test_a_pod_or_a_file_is_needed(source: Source) -> None:

@@ -60,7 +60,21 @@ async def test_the_check_names_the_node_that_offers_its_hardware_twice(
         ["NODE", "MOVES", "WAITS", "NEEDS"],
         [first, second, "(1)"],
         [],
-        ["problem:", "1", "running", "pod", "without", "a", "controller:", "nobody", "creates", "them", "again"],
+        [
+            "problem:",
+            "1",
+            "running",
+            "pod",
+            "without",
+            "a",
+            "controller:",
+            "a",
+            "drain",
+            "deletes",
+            "them",
+            "for",
+            "good",
+        ],
     ]
     assert (world.store.list("nodes"), world.store.list("deviceclasses"), world.store.list("pods")) == before
 

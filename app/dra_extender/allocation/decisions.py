@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Final
-from weakref import WeakValueDictionary
 
 from cachetools import LRUCache
 from msgspec.structs import replace
@@ -48,18 +47,14 @@ ClaimsKey = tuple[tuple[bytes, ...], tuple[int, ...], Values]
 """The signatures of claims, the versions of the classes that they name, and the values that devices must have."""
 
 
-def _size(kept: int, entries: int) -> int:
-    """The size of an entry in a cache of `entries` or fewer: at least four fit, however large they are."""
-    return min(max(kept, REMEMBERED_BYTES // entries), REMEMBERED_BYTES // 4)
-
-
-def _results_size(results: ResultCache | Failure) -> int:
-    return _size(results.keys.size if isinstance(results, ResultCache) else 0, REMEMBERED_CLAIMS)
+def _size(kept: int) -> int:
+    """The size of an entry in a cache of at most `REMEMBERED_CLAIMS`: at least four fit, however large they are."""
+    return min(max(kept, REMEMBERED_BYTES // REMEMBERED_CLAIMS), REMEMBERED_BYTES // 4)
 
 
 def _prepared_size(claims: Sequence[Ready]) -> int:
     filters = {ask.filter for requests, _ in claims for request in requests for ask in request.asks}
-    return _size(sum(filter.size for filter in filters), REMEMBERED_CLAIMS)
+    return _size(sum(filter.size for filter in filters))
 
 
 class _Caches:
@@ -69,17 +64,28 @@ class _Caches:
         self.searches = 0
         self.filters = filters
         self.signatures = signatures
-        self.results: LRUCache[ClaimsKey, ResultCache | Failure] = LRUCache(REMEMBERED_BYTES, _results_size)
-        self.latest: ClaimsKey | None = None
-        self.keys: WeakValueDictionary[NodeReads, EquivalenceKeys] = WeakValueDictionary()
-        """Those of results."""
+        self.results: LRUCache[ClaimsKey, ResultCache | Failure] = LRUCache(REMEMBERED_CLAIMS)
+        self.keys: LRUCache[NodeReads, EquivalenceKeys] = LRUCache(REMEMBERED_BYTES, lambda keys: _size(keys.size))
+        """Those of results, which several may share: results go with their keys."""
+        self.latest: EquivalenceKeys | None = None
         self.prepared: LRUCache[ClaimsKey, list[Ready]] = LRUCache(REMEMBERED_BYTES, _prepared_size)
         """Perhaps the first claims only: the next turn of a call goes on from there."""
         self.states = PoolStates()
         self._pools: LRUCache[AttributeReads, PoolSignatures] = LRUCache(REMEMBERED_READS)
 
+    def use(self, keys: EquivalenceKeys) -> None:
+        """Read these keys. Those that were read before have grown: their size counts now."""
+        for each in (self.latest, keys):
+            if each is keys or (each is not None and self.keys.get(each.reads) is each):
+                self.keys[each.reads] = each
+        self.latest, kept = keys, {*map(id, self.keys.values())}
+        for key, found in [*self.results.items()]:
+            if isinstance(found, ResultCache) and id(found.keys) not in kept:
+                del self.results[key]
+
     def clear(self) -> None:
-        for cache in (self.results, self.prepared, self._pools):
+        self.latest = None
+        for cache in (self.keys, self.results, self.prepared, self._pools):
             cache.clear()
         self.filters.clear()
 
@@ -211,14 +217,13 @@ class Decisions:
 
     def _results(self, claims: Sequence[ResourceClaim]) -> ResultCache | Failure:
         caches, key = self._caches, self._key(claims)
-        known, latest = caches.results, caches.latest
-        if latest not in (None, key) and latest in known:
-            known[latest] = known[latest]  # it has grown since
-        caches.latest = key
-        found = known.get(key)
+        found = caches.results.get(key)
         if found is None:
             prepared = self._prepare(claims)
-            found = known[key] = prepared if isinstance(prepared, Failure) else self._results_of(prepared)
+            found = prepared if isinstance(prepared, Failure) else self._results_of(prepared)
+            caches.results[key] = found
+        if isinstance(found, ResultCache) and found.keys is not caches.latest:
+            caches.use(found.keys)
         return found
 
     def _key(self, claims: Sequence[ResourceClaim]) -> ClaimsKey:
@@ -230,7 +235,7 @@ class Decisions:
         keys = caches.keys.get(reads)
         if keys is None:
             pools = caches.pools(None if reads.exact else reads_of(reads.filters, reads.attributes, self.budget))
-            keys = caches.keys[reads] = EquivalenceKeys(reads, pools=pools, states=caches.states)
+            keys = EquivalenceKeys(reads, pools=pools, states=caches.states)
         return ResultCache(keys, self._cluster.inventory.nodes, self._cluster.ledger)
 
     def _problem(self, claims: Sequence[ResourceClaim], known: Failure) -> str:

@@ -61,10 +61,8 @@ later, and hardly any object is part of one.
 """
 
 
-FEW: Final = 500_000
-"""Objects that ended engines may leave behind, some 50 MB: looking for them stops the event loop for 0.2 s, although
-most of what is looked at are the objects of the libraries.
-"""
+FEW: Final = 100_000
+"""Objects of some 50 MB that ended engines may leave behind: looking for them stops the event loop for 0.2 s."""
 
 
 class ProcessMemory:

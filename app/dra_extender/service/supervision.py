@@ -69,9 +69,9 @@ class Supervision:
                 for chore in chores:
                     group.create_task(chore())
                 while True:
+                    self._memory.let_go()
                     self._replica.served = await until_served(self._client)
                     await self._decide(self._replica.served)
-                    self._memory.let_go()
         except* Exception as problems:
             self._replica.failure = "; ".join(f"{type(each).__name__}: {each}" for each in _leaves(problems))
             log.exception("the service cannot continue", problem=self._replica.failure)

@@ -47,7 +47,8 @@ def test_results_of_many_claims_on_many_nodes_are_forgotten_by_what_they_keep_of
     monkeypatch.setattr(decisions, "REMEMBERED_BYTES", 200_000)
     world = nodes(*([attributes(serial=f"s{number}")] for number in range(50)))
     for number in range(20):
-        world.ask(wanted(exactly(1, **selector(f'device.attributes["gpu"].serial != "{number}"'))))
+        for devices in (1, 2, 3, 4):
+            world.ask(wanted(exactly(devices, **selector(f'device.attributes["gpu"].serial != "{number}"'))))
     gc.collect()
     kept = [found for found in gc.get_objects() if isinstance(found, DeviceSignatures)]
     assert 0 < sum(map(len, kept)) <= 200 + 50, "a kilobyte each, and the last claim"

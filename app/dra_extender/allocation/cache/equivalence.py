@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
-from weakref import WeakSet
 
 import msgspec
 
@@ -145,7 +144,7 @@ class EquivalenceKeys:
     """
 
     def __init__(self, reads: NodeReads, *, pools: PoolSignatures, states: PoolStates) -> None:
-        self._reads = reads
+        self.reads = reads
         self._devices = DeviceSignatures(reads)
         self._pools = pools
         self._states = states
@@ -154,14 +153,11 @@ class EquivalenceKeys:
         self._parts: WeakIdentityDict[PoolSignature, _PoolParts] = WeakIdentityDict()
         self._remembered = 0
         self._next = count(1)
-        self.users: WeakSet[object] = WeakSet()
-        """The results that share these keys."""
 
     @property
     def size(self) -> int:
-        """The bytes of filters, signatures and parts, about, divided by the results that share them."""
-        size = self._reads.size + ENTRY_BYTES * (len(self._devices) + self._remembered)
-        return size // max(1, len(self.users))
+        """How many bytes the filters count for, and about how many signatures and parts take: more with each node."""
+        return self.reads.size + ENTRY_BYTES * (len(self._devices) + self._remembered)
 
     def of(
         self, seen: SeenNode, ledger: Ledger, overlay: Overlay | None = None, budget: WorkBudget = UNLIMITED
@@ -227,13 +223,13 @@ class EquivalenceKeys:
         if signature.invalid:
             return INVALID
         if signature.incomplete:
-            return INCOMPLETE if self._reads.in_use else NOTHING
+            return INCOMPLETE if self.reads.in_use else NOTHING
         budget.spend(1 + len(signature.devices) // 2)
         if parts.devices is None:
             selected = self._select(signature, budget)
             parts.devices = self._selected.setdefault(selected, selected)
         devices: list[Hashable] = []
-        consuming, in_use, all_owned = False, self._reads.in_use, state.owned
+        consuming, in_use, all_owned = False, self.reads.in_use, state.owned
         for index, device, locality, consumes in parts.devices:
             owned = bool(all_owned >> index & 1)
             if owned and not in_use:
@@ -249,7 +245,7 @@ class EquivalenceKeys:
         """The devices that some request may have. Raises TurnSpent, and Deferred after all requests to workers were
         deferred.
         """
-        if self._reads.size > REMEMBERED_BYTES:
+        if self.reads.size > REMEMBERED_BYTES:
             self._devices.prepare((model for model, _ in signature.devices), budget)
         found: list[tuple[int, int, int, bool]] = []
         waiting = ""

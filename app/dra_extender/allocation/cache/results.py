@@ -81,7 +81,6 @@ class ResultCache:
 
     def __init__(self, keys: EquivalenceKeys, nodes: Nodes, ledger: Ledger) -> None:
         self.keys = keys
-        keys.users.add(self)
         self._nodes = nodes
         self._seen_nodes = nodes.seen
         self._ledger = ledger

@@ -10,6 +10,7 @@ import msgspec
 import typer
 from msgspec.structs import replace
 
+from dra_extender.api.core import PodDisruptionBudget
 from dra_extender.api.features import FeatureGates
 from dra_extender.cli.answers.answer import answered, printed, unanswerable
 from dra_extender.cli.answers.why import drafts, known_pod
@@ -108,6 +109,9 @@ async def answer_compact(given: CompactOptions) -> int:
     with unanswerable():
         text = text_of(given.filename) if given.filename else ""
         cluster = await read(given, evictions=True)
+        for key, found in cluster.undecodable.items():
+            if key.kind == PodDisruptionBudget.__name__:
+                raise ValueError(f"{key}: {found.problem}")
         view, own = view_of(cluster), ""
         start = snapshot(view)
         if given.pod:
