@@ -41,7 +41,7 @@ PODS  RULE              MEANING
    0  same              the same node and devices
    0  other devices     the same node, other devices
    1  other node        another node; team/a: n2 g/n2/0, g/n2/1 -> n1 gpu/n1/3
-   0  just freed        devices that became free in the second before
+   0  race              devices that became free, or that another pod got, within a second
    0  lost alternative  an earlier alternative of firstAvailable
    1  waited            the pod would have been placed 5 s earlier, or more; team/c: n2 g/n2/0, g/n2/1 -> n2 gpu/n2/5
    1  refused           the pod or its node would have been refused; team/b: n2 g/n2/0, g/n2/1 -> node taint

@@ -68,7 +68,8 @@ def make(case: Case, rng: random.Random, name: str) -> None:
 
 def writes(ground: Ground) -> Counter[tuple[str, str]]:
     """What the service has created or changed: verbs and resources, reviews left out, which store nothing."""
-    events = (json.loads(line) for line in ground.plane.audit_log.read_text().splitlines())
+    whole, _, _ = ground.plane.audit_log.read_text().rpartition("\n")  # the last line may be half written
+    events = (json.loads(line) for line in whole.splitlines())
     own = [event for event in events if event["user"]["username"] == USER]
     found = Counter((event["verb"], event["objectRef"]["resource"]) for event in own)
     return Counter({key: count for key, count in found.items() if not key[1].endswith("reviews")})
@@ -84,10 +85,9 @@ def test_every_pod_has_one_rule_and_the_service_writes_its_lease_only(
     rng, before, alive, number = random.Random(SEED), report(shadow), list[str](), 0
 
     def one_ends() -> None:
-        """One of the bound pods, once they are recorded. The others wait, until enough have ended."""
+        """One of the bound pods. The others wait, until enough have ended."""
         bound = ground.eventually(lambda: case.bound(alive), "a binding")
-        ended = number + 1 - len(alive)
-        ground.eventually(lambda: report(shadow)["pods"] >= before["pods"] + ended + len(bound), "a record")
+        ground.eventually(lambda: not report(shadow)["behind"], "a record")
         gone = rng.choice(bound)
         alive.remove(gone)
         case.delete_pod(gone)
@@ -115,7 +115,8 @@ def test_every_pod_has_one_rule_and_the_service_writes_its_lease_only(
             assert rule != "other devices" or theirs["node"] == ours["node"], example
             assert rule != "other node" or theirs["node"] != ours["node"], example
     if found["policy"] == "first-fit":
-        assert counts["other node"] == counts["other devices"] == 0, "without a policy, only devices that are just free"
+        odd = [each for each in found["rules"] if each["rule"] in ("other node", "other devices") and each["pods"]]
+        assert odd == [], f"without a policy, only races differ: {json.dumps(odd)}"
     assert {resource for _, resource in writes(ground)} == {"leases"}
     assert shadow.status("/readyz") == 200
 

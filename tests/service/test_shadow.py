@@ -197,13 +197,45 @@ async def test_the_watches_may_show_an_allocation_before_its_pod(device: str, ex
         assert (await shadowed.settled()).now.devices == 1
 
 
-@pytest.mark.parametrize(("seconds", "expected"), [(0.5, "just freed"), (2, "other devices")])
+@pytest.mark.parametrize(("seconds", "expected"), [(0.5, "race"), (2, "other devices")])
 async def test_a_scheduler_does_not_know_a_device_that_has_just_become_free(seconds: float, expected: str) -> None:
     async with recording(Shadowed([*TWO, *running("first", "a", "gpu-0")])) as shadowed:
         shadowed.remove(*running("first", "a", "gpu-0"))
         shadowed.watch.now += seconds
         shadowed.bind(waiting("p"), running("p", "a", "gpu-1"))
         assert await shadowed.rules() == {expected: 1}
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0.0, "race"), (0.5, "race"), (2.0, "other devices")])
+async def test_a_scheduler_writes_allocations_in_another_order_than_it_decides(seconds: float, expected: str) -> None:
+    """It has placed q on gpu-0 and then p on gpu-1, which is bound first."""
+    async with recording(Shadowed(TWO)) as shadowed:
+        for name in "pq":
+            shadowed.apply(*waiting(name))
+        shadowed.watch.now += 3
+        shadowed.apply(*reversed(running("p", "a", "gpu-1")))
+        shadowed.watch.now += seconds
+        shadowed.apply(*reversed(running("q", "a", "gpu-0")))
+        assert await shadowed.rules() == {expected: 1, "same" if seconds < 2 else "waited": 1}
+
+
+async def test_a_device_that_changes_hands_again_has_still_been_just_freed() -> None:
+    async with recording(Shadowed([*TWO, *running("first", "a", "gpu-0")])) as shadowed:
+        shadowed.apply(*waiting("q"))
+        shadowed.remove(*running("first", "a", "gpu-0"))
+        shadowed.bind(waiting("p"), running("p", "a", "gpu-1"))
+        shadowed.watch.now += 2
+        shadowed.apply(running("q", "a", "gpu-0")[1])
+        assert await shadowed.rules() == {"race": 1}
+
+
+async def test_a_pod_counts_once_the_allocations_of_earlier_pods_are_known() -> None:
+    async with recording(Shadowed(TWO)) as shadowed:
+        shadowed.bind(waiting("p"), running("p", "a", "gpu-0"))
+        assert await shadowed.rules() == {"same": 1}
+        shadowed.bind(waiting("q"), running("q", "a", "gpu-1"))
+        await shadowed.quiet()
+        assert shadowed.record.report(0).pods == 1
 
 
 def member(document: list[Json], size: int) -> list[Json]:

@@ -17,7 +17,7 @@ RULES: Final = {
     "same": "the same node and devices",
     "other devices": "the same node, other devices",
     "other node": "another node",
-    "just freed": "devices that became free in the second before",
+    "race": "devices that became free, or that another pod got, within a second",
     "lost alternative": "an earlier alternative of firstAvailable",
     "waited": "the pod would have been placed 5 s earlier, or more",
     "refused": "the pod or its node would have been refused",
@@ -97,8 +97,7 @@ class ShadowReport(msgspec.Struct):
     def rows(self) -> Iterator[tuple[str, str, str]]:
         """For people: pods, rule, and its meaning with the newest example."""
         for found in self.rules:
-            last = found.examples[-1:] if found.rule != "same" else []
-            examples = (f"; {each.pod}: {each.theirs} -> {each.ours}" for each in last)
+            examples = (f"; {e.pod}: {e.theirs} -> {e.ours}" for e in found.examples[-1:] if found.rule != "same")
             yield str(found.pods), found.rule, "".join((RULES[found.rule], *examples))
 
     def lines(self) -> Iterator[str]:

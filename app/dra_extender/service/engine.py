@@ -212,7 +212,7 @@ class Engine:
         }
         yield from (Reading(name, value) for name, value in values.items())
         yield from self.device_metrics.readings
-        for found in self.shadow.found.rules if self.shadow is not None else ():
+        for found in self.shadow.settled().rules if self.shadow is not None else ():
             yield Reading("shadow_pods_total", found.pods, (found.rule,))
 
     async def _lead(self) -> None:
@@ -223,8 +223,7 @@ class Engine:
                 await self._leadership_changed.wait()
                 self._leadership_changed.clear()
                 if self._leading and self.watches.synced and work is None:
-                    if self.strategy is not None:
-                        self.shadow = ShadowRecord(self.extender.view, self.strategy)
+                    self.shadow = ShadowRecord(self.extender.view, self.strategy) if self.strategy is not None else None
                     work = group.create_task((self.shadow or self.extender).run(), name="scheduling")
                 elif not self._leading and work is not None:
                     work.cancel()

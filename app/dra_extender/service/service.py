@@ -98,8 +98,7 @@ class Service:
         client = await KubeClient.connect(self.settings.client)
         self.replica.server = client.server
         try:
-            forwards = self.settings.advertise and self.settings.mode == "serve"  # in shadow mode, no replica decides
-            forwarding = self._forwarding() if forwards else None
+            forwarding = self._forwarding() if self.settings.advertise and self.settings.mode == "serve" else None
             await self._listen(client, forwarding)
         except BaseException:
             await client.close()

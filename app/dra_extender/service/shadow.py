@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -29,7 +30,6 @@ from dra_extender.insight.whatif.clustercopy import ClusterCopy, copied, decided
 from dra_extender.insight.why.diagnosis import of_pod
 from dra_extender.insight.why.gangs import trials_of
 from dra_extender.placement.learner import PlacementLearner
-from dra_extender.placement.placement import FIRST_FIT
 from dra_extender.placement.policies import PlacementStrategy
 from dra_extender.scheduling.claims import Unschedulable, claim_names, known_claims
 from dra_extender.scheduling.feasibility import NodeAllocation, PreFilterState, allocate
@@ -42,44 +42,41 @@ from dra_extender.scheduling.view import View
 from dra_extender.unexpected import unexpected
 
 BEHIND: Final = 5_000
-RETRIED: Final = 100  # pods that wait in `packed`, after a change that may help them; the next time, others are first
 NOTICED: Final = 5.0  # seconds: a pod that is bound earlier has not waited, its scheduler had other pods to schedule
-RECENT: Final = 1.0  # seconds after which a scheduler knows that a device is free
+RECENT: Final = 1.0  # seconds in which a scheduler learns that a device is free, or writes what it has decided
 
 
 class Choice(msgspec.Struct):
     """`places`: by UID, where the pod, or the pods of its gang, would run, until a pod has the place. `why`: the rule
     that refuses the pod, or the node that it has got. `equal`: when no policy chooses, all nodes with the best score.
-    `fresh`: devices that became free shortly before. Not `decided`: beyond the budget.
+    `at`: the time of the first allocation. `rule`: if it is none of these.
     """
 
     places: dict[str, Place] = {}
     why: str = ""
     equal: frozenset[str] = frozenset()
-    fresh: frozenset[str] = frozenset()
-    decided: bool = True
+    at: float = 0.0
+    rule: str = ""
 
-    def compared(self, pod: Pod, claims: Sequence[ResourceClaim], *, waited: bool) -> tuple[str, Outcome]:
-        """The rule, and what the pod would have got instead of what these claims have."""
-        node, devices = pod.spec.node_name, devices_of(claim.allocation for claim in claims)
+    def compared(self, pod: Pod, made: Sequence[ResourceClaim], waited: bool, raced: Set[str]) -> tuple[str, Outcome]:
+        """The rule, and what the pod would have got instead of `made`. `raced`: devices that changed hands lately."""
+        node, devices = pod.spec.node_name, devices_of(claim.allocation for claim in made)
 
         def differs(place: Place) -> tuple[bool, bool, bool]:
             elsewhere = place.node != node and node not in self.equal
             return elsewhere, _planned(place) != devices, place.pod.metadata.uid != pod.metadata.uid
 
         place = min(self.places.values(), key=differs, default=None)
-        if not self.decided:
-            return "not decided", Outcome()
-        if self.why or place is None:
-            return "refused", Outcome(why=self.why or "gang")
+        if self.rule or self.why or place is None:
+            return self.rule or "refused", Outcome(why=self.why)
         (elsewhere, others, _), ours = differs(self.places.pop(place.pod.metadata.uid)), _planned(place)
         rule = "other node" if elsewhere else "other devices" if others else "same"
         if waited:
             rule = "waited"
-        elif score_of(place.planned) > score_of((each, each.allocation) for each in claims if each.allocation):
+        elif score_of(place.planned) > score_of((each, each.allocation) for each in made if each.allocation):
             rule = "lost alternative"
-        elif rule != "same" and self.fresh.intersection(ours).difference(devices):
-            rule = "just freed"
+        elif rule != "same" and raced & ({*ours} - {*devices}):
+            rule = "race"
         return rule, Outcome(place.node, ours[:DEVICES])
 
 
@@ -133,12 +130,13 @@ class FollowedCopy(ClusterCopy):
             return Choice(why=whole.rule if whole is not None else "claim")
         if (gang := trials_of(self.view, simulated, names)) is not None:
             found = yield from gang.decide(simulated, budget)
-            decided = found is not None and not found.waiting
-            return Choice({**found.places} if found is not None and found.places else {}, decided=decided)
+            if found is None or found.waiting:
+                return Choice(rule="not decided")
+            return Choice({**found.places}) if found.places else Choice(why="gang")
         for start in range(0, len(names), PORTION):
             _, statuses = yield from decided_on(simulated, names[start : start + PORTION], budget)
             if statuses is None or statuses.waiting:
-                return Choice(decided=False)
+                return Choice(rule="not decided")
             fits += statuses.fits
         choice, node = Choice(), self.cluster.nodes.get(preferred or names[0])
         if node is not None and node.name not in fits and (preferred or not fits):
@@ -151,7 +149,7 @@ class FollowedCopy(ClusterCopy):
             name = chosen or (preferred if preferred in likely else likely[0])
             plan = yield from budget.turn(lambda view: allocate(view, state, name))
             if not isinstance(plan, NodeAllocation):
-                return Choice(decided=False)
+                return Choice(rule="not decided")
             planned = tuple(zip(plan.pending, plan.allocations, strict=True))
             choice.places = {pod.metadata.uid: Place(with_statuses(pod, plan.statuses), name, planned)}
             choice.equal = frozenset(() if chosen else likely)
@@ -174,9 +172,10 @@ class ShadowRecord:
         self._expected: dict[str, Choice] = {}  # by UID of pods that are not bound
         self._made: dict[str, dict[str, ResourceClaim]] = {}  # by UID: what was allocated for the pod
         self._bound: dict[str, tuple[Pod, float]] = {}  # by UID: pods whose allocations are missing, bound at this time
+        self._settling = deque[tuple[datetime, Pod, list[ResourceClaim], Choice, float]]()
         self._placed: dict[str, float] = {}  # by UID: since when the pod is placed in `packed`
         self._waiting: dict[str, Pod] = {}  # by UID: pods that wait in `packed`
-        self._freed: dict[str, float] = {}  # when devices became free lately
+        self._changed = deque[tuple[float, str]](maxlen=10_000)  # when each device was allocated or freed, lately
         self._improved = True  # a pod that waits in `packed` may fit
 
     def observe(self, event: ClusterEvent) -> None:
@@ -193,12 +192,13 @@ class ShadowRecord:
         while True:
             while self._improved and self._events.empty():
                 self._improved = False
-                for pod in list(self._waiting.values())[:RETRIED]:
+                for pod in list(self._waiting.values())[:100]:  # the next time, others are first
                     await self._run(self._place(pod, self._view.clock.monotonic()))
             self.found.behind = self._events.qsize()
             event, at = await self._events.get()
             self.found.behind += 1
             await self._run(self._follow(event, at))
+            self.settled()
 
     async def _run(self, turns: Turns[None]) -> None:
         try:
@@ -246,6 +246,7 @@ class ShadowRecord:
             if users[0] not in self._expected and (user := self._before.pods.get(users[0])) is not None:
                 yield from self._expect(user, node_of(claim.allocation), at)
             self._made.setdefault(users[0], {})[key] = claim
+            self._changed.extend((at, device) for device in devices_of((claim.allocation,)))
         # A scheduler makes a claim for extended resources when it binds the pod.
         extended = claim.metadata.annotations.get(EXTENDED) == "true"
         if not extended or was or claim.allocation is not None:
@@ -260,7 +261,7 @@ class ShadowRecord:
     def _free(self, known: ResourceClaim | None, at: float) -> None:
         """The claim is no longer allocated, and what was expected of its pods no longer counts."""
         if known is not None and known.allocation is not None:
-            self._freed.update(dict.fromkeys(devices_of((known.allocation,)), at))
+            self._changed.extend((at, device) for device in devices_of((known.allocation,)))
             for user in known.status.reserved_for:
                 self._expected.pop(user.uid, None)
                 self._made.pop(user.uid, None)
@@ -268,15 +269,14 @@ class ShadowRecord:
     def _expect(self, pod: Pod, node: str, at: float) -> Turns[None]:
         """Choose on the state of `before`, for all pods of a gang that have got nothing yet."""
         choice = yield from self._choose(self._before, _on(pod), node)
-        self._freed = {device: freed for device, freed in self._freed.items() if at - freed < RECENT}
-        choice.fresh = frozenset(self._freed)
         gang = gang_of(self._before.view, pod)
+        choice.at = at if gang is None else float("inf")  # pods of a gang get devices of each other, which is no race
         mates = [each.metadata.uid for each in gang.waiting] if gang is not None else ()
         self._expected |= dict.fromkeys((uid for uid in mates if uid not in self._made), choice)
         self._expected[pod.metadata.uid] = choice
 
     def _choose(self, copy: FollowedCopy, pod: Pod, node: str) -> Turns[Choice]:
-        return Choice(decided=False) if self.found.behind > BEHIND else (yield from copy.choosing(pod, node))
+        return Choice(rule="not decided") if self.found.behind > BEHIND else (yield from copy.choosing(pod, node))
 
     def _compare(self, uid: str) -> Turns[None]:
         """Record a bound pod once all its claims are allocated, and let it run in both copies."""
@@ -294,27 +294,29 @@ class ShadowRecord:
                 for claim in claims:
                     self._before.put(claim)
             choice, made = self._expected.pop(uid), [*self._made.pop(uid, {}).values()]
-            rule, ours = choice.compared(pod, made, waited=at - self._placed.get(uid, at) >= NOTICED)
-            self._count(rule, pod, devices_of(claim.allocation for claim in made), ours, at - self._placed.get(uid, at))
-        if self.found.policy == FIRST_FIT.policy and uid in self._placed:  # the scheduler of the pod chooses its node
+            self._settling.append((self._view.clock.wall(), pod, made, choice, at - self._placed.get(uid, at)))
+        if self.found.policy == "first-fit" and uid in self._placed:  # the scheduler of the pod chooses its node
             del self._placed[uid]
             self._packed.evict(_on(pod))
         self._put(pod, uses=True)
         yield from self._place(_on(pod), at, pod.spec.node_name)
 
-    def _count(self, rule: str, pod: Pod, devices: Sequence[str], ours: Outcome, seconds: float = 0.0) -> None:
-        seconds = round(seconds, 1) if rule == "waited" else 0.0
-        now, scheduler = format_time(self._view.clock.wall()), pod.spec.scheduler_name or "default-scheduler"
-        theirs = Outcome(pod.spec.node_name, tuple(devices[:DEVICES]))
-        self.found.add(rule, ShadowExample(pod.metadata.key, scheduler, now, theirs, ours, seconds))
+    def settled(self) -> ShadowReport:
+        """What was found, with the pods whose scheduler has written by now what it had decided before them."""
+        while self._settling and (self._view.clock.wall() - self._settling[0][0]).total_seconds() >= RECENT:
+            bound, pod, made, choice, seconds = self._settling.popleft()
+            raced = {device for when, device in self._changed if abs(when - choice.at) < RECENT}
+            rule, ours = choice.compared(pod, made, seconds >= NOTICED, raced)
+            theirs = Outcome(pod.spec.node_name, devices_of(claim.allocation for claim in made)[:DEVICES])
+            scheduler, waited = pod.spec.scheduler_name or "default-scheduler", round(seconds, 1) * (rule == "waited")
+            self.found.add(rule, ShadowExample(pod.metadata.key, scheduler, format_time(bound), theirs, ours, waited))
+        return self.found
 
     def _place(self, pod: Pod, at: float, preferred: str = "") -> Turns[None]:
         """Place the pod in `packed`, with its gang, or let it wait there, behind the others."""
         uid = pod.metadata.uid
         self._waiting.pop(uid, None)
-        if uid in self._placed:
-            return
-        choice = yield from self._choose(self._packed, pod, preferred)
+        choice = Choice() if uid in self._placed else (yield from self._choose(self._packed, pod, preferred))
         for mate, place in choice.places.items():
             if self._packed.bind_planned(place):
                 self._placed[mate] = at
@@ -328,7 +330,7 @@ class ShadowRecord:
 
     def _end(self, uid: str) -> None:
         if uid in self._bound:
-            self._count("not allocated", self._bound[uid][0], (), Outcome())
+            self._settling.append((self._view.clock.wall(), self._bound[uid][0], [], Choice(rule="not allocated"), 0.0))
         if (pod := self._packed.pods.get(uid)) is not None:
             self._packed.evict(pod)
         self._before.drop_pod(uid)
@@ -338,8 +340,7 @@ class ShadowRecord:
         self._improved = True
 
     def report(self, seen: int) -> ShadowReport:
-        """`seen`: double allocations."""
-        return replace(self.found, now=self._before.usage(), packed=self._packed.usage(), double_allocations=seen)
+        return replace(self.settled(), now=self._before.usage(), packed=self._packed.usage(), double_allocations=seen)
 
 
 def _waits(pod: Pod) -> bool:

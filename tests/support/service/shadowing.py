@@ -16,7 +16,7 @@ from dra_extender.api.events import Applied, ClusterEvent, Removed
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.insight.shadow import ShadowExample, ShadowReport
 from dra_extender.placement.policies import PlacementStrategy, PolicyName
-from dra_extender.service.shadow import ShadowRecord
+from dra_extender.service.shadow import RECENT, ShadowRecord
 from tests.support.diagnosis.scene import Scene
 
 Json = dict[str, Any]
@@ -71,12 +71,21 @@ class Shadowed:
         self.apply(*waiting)
         self.apply(*((pod, claim) if pod_first else (claim, pod)))
 
-    async def settled(self) -> ShadowReport:
+    async def quiet(self) -> None:
+        """Wait until the record has followed all events."""
         for turn in range(LONGEST):
             await asyncio.sleep(0)
             if self.record.found.since and not self.record.found.behind and turn > QUIET:
-                return self.record.report(0)
+                return
         raise AssertionError("the record does not settle")
+
+    async def settled(self) -> ShadowReport:
+        """The report after a moment, in which nothing happens."""
+        await self.quiet()
+        self.watch.now += RECENT
+        found = self.record.report(0)
+        self.watch.now -= RECENT
+        return found
 
     async def rules(self) -> dict[str, int]:
         return {each.rule: each.pods for each in (await self.settled()).rules if each.pods}

@@ -118,15 +118,14 @@ def _path(service: str, question: str) -> str:
 
 async def answer_shadow(given: ShadowOptions) -> int:
     """Ask the service at this URL, or through the API server."""
-    direct = "://" in given.service
+    url = "://" in given.service
     with unanswerable():
         if given.from_file:
             raise ValueError("the record is in the service, not in a file: omit --from")
-        source = replace(given, server=given.service) if direct else given
-        async with client_of(source, forwards_token=not direct) as client:
-            if not direct and await client.credentials.authorization() is None:
+        async with client_of(replace(given, server=given.service) if url else given, forwards_token=not url) as client:
+            if not url and await client.credentials.authorization() is None:
                 raise ValueError(_NO_TOKEN)
-            path = "/insight/shadow" if direct else _path(given.service, "shadow")
+            path = "/insight/shadow" if url else _path(given.service, "shadow")
             found = msgspec.json.decode(await client.get(path), type=ShadowReport)
 
     width = terminal_width()
