@@ -49,7 +49,7 @@ RECENT: Final = 1.0  # seconds in which a scheduler learns that a device is free
 class Choice(msgspec.Struct):
     """`places`: by UID, where the pod, or the pods of its gang, would run, until a pod has the place. `why`: the rule
     that refuses the pod, or the node that it has got. `equal`: when no policy chooses, all nodes with the best score.
-    `at`: the time of the first allocation. `rule`: if it is none of these.
+    `at`: the time of the first allocation. `rule`: of any other difference.
     """
 
     places: dict[str, Place] = {}
@@ -270,7 +270,7 @@ class ShadowRecord:
         """Choose on the state of `before`, for all pods of a gang that have got nothing yet."""
         choice = yield from self._choose(self._before, _on(pod), node)
         gang = gang_of(self._before.view, pod)
-        choice.at = at if gang is None else float("inf")  # pods of a gang get devices of each other, which is no race
+        choice.at = at if gang is None else float("inf")  # pods of a gang get devices of each other: not a race
         mates = [each.metadata.uid for each in gang.waiting] if gang is not None else ()
         self._expected |= dict.fromkeys((uid for uid in mates if uid not in self._made), choice)
         self._expected[pod.metadata.uid] = choice
