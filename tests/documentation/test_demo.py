@@ -26,6 +26,7 @@ from tests.support.patience import LONGEST
 
 NEEDED = ("bash", "git", "make", "kubectl", "curl", "python3")
 pytestmark = [
+    pytest.mark.timeout(600),  # one shell types all commands
     pytest.mark.slow,
     pytest.mark.skipif(not all(map(shutil.which, NEEDED)), reason=f"needs {', '.join(NEEDED)} on the PATH"),
     pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs a checkout to clone"),

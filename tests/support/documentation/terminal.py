@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from tests.support.documentation.blocks import Command
 from tests.support.patience import LONGEST
 
-_ALL: Final = 2 * LONGEST
+_ALL: Final = 5 * LONGEST
 """Seconds for all commands of a shell together; below the timeout of pytest."""
 _BEGIN, _END = "\x1e", "\x1f"
 _OURS: Final = re.compile(r"^(\.venv/bin/)?(dra-extender|kubectl dra)\s")
