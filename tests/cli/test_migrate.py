@@ -100,7 +100,7 @@ async def test_a_class_that_does_not_exist_is_no_answer(
 ) -> None:
     given = options(MigrateOptions, source, device_class=[chosen])
     assert await status_of(answer_migrate(given)) == FAILED
-    assert "--class RESOURCE=CLASS names a class" in " ".join(capsys.readouterr().err.split())
+    assert "give RESOURCE=CLASS with a class" in " ".join(capsys.readouterr().err.split())
 
 
 async def test_a_cluster_without_classes_and_slices_has_nothing_to_migrate(

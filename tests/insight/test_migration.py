@@ -194,7 +194,11 @@ def test_a_node_without_slices_is_assumed_to_publish_what_its_plugin_offers() ->
 
 @pytest.mark.parametrize(
     ("name", "problem"),
-    [("nope", "DeviceClass nope not found"), ("taken", "DeviceClass taken provides other.com/gpu, not nvidia.com/gpu")],
+    [
+        ("nope", "--class nvidia.com/gpu=nope: DeviceClass not found"),
+        ("", "--class nvidia.com/gpu=: DeviceClass not found"),
+        ("taken", "--class nvidia.com/gpu=taken: DeviceClass provides other.com/gpu"),
+    ],
 )
 def test_a_chosen_class_has_to_exist_and_be_free(name: str, problem: str) -> None:
     with pytest.raises(InvalidRequestError, match=problem):

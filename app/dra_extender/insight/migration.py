@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -31,12 +31,11 @@ from dra_extender.insight.whatif.whatif import by_priority
 from dra_extender.insight.why.waiting import pending_pods
 from dra_extender.plaintext import counted
 from dra_extender.scheduling.claims import known_claims
-from dra_extender.scheduling.extended import Requests, class_names, is_extended, requests_of
+from dra_extender.scheduling.extended import NANO, Requests, class_names, is_extended, requests_of
 from dra_extender.scheduling.turns import UNDECIDED, Turns
 from dra_extender.scheduling.view import View
 
 Json = dict[str, Any]
-NANO: Final = 10**9
 
 
 class NodeProvision(msgspec.Struct, frozen=True):
@@ -141,8 +140,8 @@ def _class_for(view: View, resource: str, chosen: Mapping[str, str], changed: li
         return item
     other = item.spec.extended_resource_name if item is not None else None
     if resource in chosen and (item is None or other):
-        problem = f"DeviceClass {name} " + (f"provides {other}, not {resource}" if other else "not found")
-        raise InvalidRequestError("", problem, "--class RESOURCE=CLASS names a class without extendedResourceName")
+        problem = f"--class {resource}={name}: DeviceClass " + (f"provides {other}" if other else "not found")
+        raise InvalidRequestError("", problem, "give RESOURCE=CLASS with a class without extendedResourceName")
     if item is None and any(driver == name for driver, _ in view.cluster.inventory.pools):
         spec["selectors"] = [{"cel": {"expression": f'device.driver == "{name}"'}}]
     elif item is None or other:

@@ -44,7 +44,7 @@ CANNOT_SCHEDULE = "cannot schedule extended resource claim"
 
 TOO_MANY = f"a pod with extended resources has more than {CONTAINERS_OF_POD:,} containers"
 
-_NANO = 10**9
+NANO = 10**9
 _NAME_PREFIX = 58
 """The API server cuts prefixes of generated names there; five characters follow."""
 
@@ -198,7 +198,7 @@ def _need(index: int, container: Container, resource: str) -> _Need | None:
     if amount is None or amount.nano <= 0:
         return None
     name = f"container-{index}-request-{sorted(amounts).index(resource)}"
-    return _Need(index=index, container=container.name, request=name, count=-(-amount.nano // _NANO))
+    return _Need(index=index, container=container.name, request=name, count=-(-amount.nano // NANO))
 
 
 def _borrow(need: _Need, lasting: Iterable[_Need]) -> tuple[list[str], int]:
