@@ -9,7 +9,7 @@ from dra_extender.allocation.decisions import Decisions
 from dra_extender.allocation.plan import Failure, Plan, Unfit
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from dra_extender.scheduling.claims import claim_names
+from dra_extender.scheduling.claims import all_claim_names
 from tests.support.simulation.api import Api
 from tests.support.simulation.objects import KubernetesObject
 from tests.support.simulation.world import Service, World
@@ -79,11 +79,9 @@ class Rules:
     def _judge_binding(self, pod: Pod) -> str:
         """The pod need not wait for a claim that its status named before, and that a controller has made once more."""
         wrong = self._hardware.overdrawn(lambda claim: bool(self._api.running(claim)))
-        extended = pod.status.extended_resource_claim_status
-        names = {*claim_names(pod), extended.resource_claim_name if extended is not None else ""}
+        names = all_claim_names(pod)
         for claim in self._api.all(ResourceClaim):
-            named = claim.metadata.name in names and claim.reserved_for(pod.metadata.uid)
-            if named and not _ready(claim):
+            if claim.metadata.name in names and claim.reserved_for(pod.metadata.uid) and not _ready(claim):
                 wrong.append(f"bound before the devices of {claim.metadata.name} were ready")
         return f"{pod.metadata.name}: {'; '.join(wrong)}" if wrong else ""
 

@@ -69,6 +69,12 @@ def claim_names(pod: Pod) -> list[str]:
     return [] if isinstance(named, Unschedulable) else [name for name, _ in named]
 
 
+def all_claim_names(pod: Pod) -> list[str]:
+    """As `claim_names`, and the name of the claim for the pod's extended resources, each once."""
+    extended = pod.status.extended_resource_claim_status
+    return list(dict.fromkeys([*claim_names(pod), *([extended.resource_claim_name] if extended is not None else ())]))
+
+
 def known_claims(pod: Pod, store: ReadOnlyLedger) -> list[ResourceClaim]:
     """The claims that the pod names or owns, each once, as far as they are known: also that for extended resources."""
     namespace, uid = pod.metadata.namespace, pod.metadata.uid

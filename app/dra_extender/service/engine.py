@@ -31,7 +31,7 @@ from dra_extender.kube.reflector import Reflector, Watches
 from dra_extender.kube.resources import Served
 from dra_extender.kube.writer import Writer
 from dra_extender.placement.learner import PlacementLearner
-from dra_extender.scheduling.claims import claim_names
+from dra_extender.scheduling.claims import all_claim_names
 from dra_extender.scheduling.extender import Extender
 from dra_extender.scheduling.handle import Runtime
 from dra_extender.scheduling.outcomes import Reading
@@ -155,10 +155,8 @@ class Engine:
     def _claims_of(self, stored: object) -> Sequence[ResourceClaim]:
         """The claim itself, or the claims of a bound pod."""
         if isinstance(stored, Pod) and stored.spec.node_name:
-            told, namespace = stored.status.extended_resource_claim_status, stored.metadata.namespace
-            names = [*claim_names(stored), *((told.resource_claim_name,) if told is not None else ())]
-            found = (self.cluster.ledger.get(namespace, name) for name in dict.fromkeys(names))
-            return [claim for claim in found if claim is not None]
+            namespace, ledger = stored.metadata.namespace, self.cluster.ledger
+            return [claim for name in all_claim_names(stored) if (claim := ledger.get(namespace, name)) is not None]
         return (stored,) if isinstance(stored, ResourceClaim) else ()
 
     def jobs(self) -> Iterator[Coroutine[Any, Any, None]]:

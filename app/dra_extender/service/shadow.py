@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence, Set
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
+from cachetools import LRUCache
 from msgspec.structs import replace
 
 from dra_extender.allocation.plan import score_of
@@ -30,8 +30,9 @@ from dra_extender.insight.whatif.clustercopy import ClusterCopy, copied, decided
 from dra_extender.insight.why.diagnosis import of_pod
 from dra_extender.insight.why.gangs import trials_of
 from dra_extender.placement.learner import PlacementLearner
+from dra_extender.placement.placement import FIRST_FIT
 from dra_extender.placement.policies import PlacementStrategy
-from dra_extender.scheduling.claims import Unschedulable, claim_names, known_claims
+from dra_extender.scheduling.claims import Unschedulable, all_claim_names, known_claims
 from dra_extender.scheduling.feasibility import NodeAllocation, PreFilterState, allocate
 from dra_extender.scheduling.gangs.gang import gang_of
 from dra_extender.scheduling.gangs.joint import Place
@@ -42,6 +43,7 @@ from dra_extender.scheduling.view import View
 from dra_extender.unexpected import unexpected
 
 BEHIND: Final = 5_000
+Times = Mapping[str, tuple[float, ...]]
 NOTICED: Final = 5.0  # seconds: a pod that is bound earlier has not waited, its scheduler had other pods to schedule
 RECENT: Final = 1.0  # seconds in which a scheduler learns that a device is free, or writes what it has decided
 
@@ -58,8 +60,8 @@ class Choice(msgspec.Struct):
     at: float = 0.0
     rule: str = ""
 
-    def compared(self, pod: Pod, made: Sequence[ResourceClaim], waited: bool, raced: Set[str]) -> tuple[str, Outcome]:
-        """The rule, and what the pod would have got instead of `made`. `raced`: devices that changed hands lately."""
+    def compared(self, pod: Pod, made: Sequence[ResourceClaim], waited: bool, changed: Times) -> tuple[str, Outcome]:
+        """The rule, and what the pod would have got instead of `made`. `changed`: when devices were given or freed."""
         node, devices = pod.spec.node_name, devices_of(claim.allocation for claim in made)
 
         def differs(place: Place) -> tuple[bool, bool, bool]:
@@ -75,7 +77,7 @@ class Choice(msgspec.Struct):
             rule = "waited"
         elif score_of(place.planned) > score_of((each, each.allocation) for each in made if each.allocation):
             rule = "lost alternative"
-        elif rule != "same" and raced & ({*ours} - {*devices}):
+        elif any(abs(at - self.at) < RECENT for each in {*ours} - {*devices} for at in changed.get(each, ())):
             rule = "race"
         return rule, Outcome(place.node, ours[:DEVICES])
 
@@ -87,7 +89,6 @@ class FollowedCopy(ClusterCopy):
         super().__init__(view)
         self._learner = PlacementLearner(self.cluster, strategy, self.view.decisions.filters)
         self.view = replace(self.view, placement=self._learner.placement)
-        self._undo = deque(maxlen=0)  # it never goes back
 
     def filling(self, view: View) -> Turns[None]:
         """Copy the state of the first turn."""
@@ -172,10 +173,10 @@ class ShadowRecord:
         self._expected: dict[str, Choice] = {}  # by UID of pods that are not bound
         self._made: dict[str, dict[str, ResourceClaim]] = {}  # by UID: what was allocated for the pod
         self._bound: dict[str, tuple[Pod, float]] = {}  # by UID: pods whose allocations are missing, bound at this time
-        self._settling = deque[tuple[datetime, Pod, list[ResourceClaim], Choice, float]]()
+        self._settling = deque[tuple[float, str, Pod, list[ResourceClaim], Choice, float]]()
         self._placed: dict[str, float] = {}  # by UID: since when the pod is placed in `packed`
         self._waiting: dict[str, Pod] = {}  # by UID: pods that wait in `packed`
-        self._changed = deque[tuple[float, str]](maxlen=10_000)  # when each device was allocated or freed, lately
+        self._changed: LRUCache[str, tuple[float, ...]] = LRUCache(100_000)
         self._improved = True  # a pod that waits in `packed` may fit
 
     def observe(self, event: ClusterEvent) -> None:
@@ -246,7 +247,7 @@ class ShadowRecord:
             if users[0] not in self._expected and (user := self._before.pods.get(users[0])) is not None:
                 yield from self._expect(user, node_of(claim.allocation), at)
             self._made.setdefault(users[0], {})[key] = claim
-            self._changed.extend((at, device) for device in devices_of((claim.allocation,)))
+            self._note(claim, at)
         # A scheduler makes a claim for extended resources when it binds the pod.
         extended = claim.metadata.annotations.get(EXTENDED) == "true"
         if not extended or was or claim.allocation is not None:
@@ -261,10 +262,14 @@ class ShadowRecord:
     def _free(self, known: ResourceClaim | None, at: float) -> None:
         """The claim is no longer allocated, and what was expected of its pods no longer counts."""
         if known is not None and known.allocation is not None:
-            self._changed.extend((at, device) for device in devices_of((known.allocation,)))
+            self._note(known, at)
             for user in known.status.reserved_for:
                 self._expected.pop(user.uid, None)
                 self._made.pop(user.uid, None)
+
+    def _note(self, claim: ResourceClaim, at: float) -> None:
+        for device in devices_of((claim.allocation,)):
+            self._changed[device] = (*self._changed.get(device, ())[-7:], at)
 
     def _expect(self, pod: Pod, node: str, at: float) -> Turns[None]:
         """Choose on the state of `before`, for all pods of a gang that have got nothing yet."""
@@ -294,22 +299,25 @@ class ShadowRecord:
                 for claim in claims:
                     self._before.put(claim)
             choice, made = self._expected.pop(uid), [*self._made.pop(uid, {}).values()]
-            self._settling.append((self._view.clock.wall(), pod, made, choice, at - self._placed.get(uid, at)))
-        if self.found.policy == "first-fit" and uid in self._placed:  # the scheduler of the pod chooses its node
+            self._settle(pod, made, choice, at - self._placed.get(uid, at))
+        if self.found.policy == FIRST_FIT.policy and uid in self._placed:  # the scheduler of the pod chooses its node
             del self._placed[uid]
             self._packed.evict(_on(pod))
         self._put(pod, uses=True)
         yield from self._place(_on(pod), at, pod.spec.node_name)
 
+    def _settle(self, pod: Pod, made: list[ResourceClaim], choice: Choice, seconds: float) -> None:
+        clock = self._view.clock
+        self._settling.append((clock.monotonic(), format_time(clock.wall()), pod, made, choice, seconds))
+
     def settled(self) -> ShadowReport:
         """What was found, with the pods whose scheduler has written by now what it had decided before them."""
-        while self._settling and (self._view.clock.wall() - self._settling[0][0]).total_seconds() >= RECENT:
-            bound, pod, made, choice, seconds = self._settling.popleft()
-            raced = {device for when, device in self._changed if abs(when - choice.at) < RECENT}
-            rule, ours = choice.compared(pod, made, seconds >= NOTICED, raced)
+        while self._settling and self._view.clock.monotonic() - self._settling[0][0] >= RECENT:
+            _, bound, pod, made, choice, seconds = self._settling.popleft()
+            rule, ours = choice.compared(pod, made, seconds >= NOTICED, self._changed)
             theirs = Outcome(pod.spec.node_name, devices_of(claim.allocation for claim in made)[:DEVICES])
             scheduler, waited = pod.spec.scheduler_name or "default-scheduler", round(seconds, 1) * (rule == "waited")
-            self.found.add(rule, ShadowExample(pod.metadata.key, scheduler, format_time(bound), theirs, ours, waited))
+            self.found.add(rule, ShadowExample(pod.metadata.key, scheduler, bound, theirs, ours, waited))
         return self.found
 
     def _place(self, pod: Pod, at: float, preferred: str = "") -> Turns[None]:
@@ -321,6 +329,7 @@ class ShadowRecord:
             if self._packed.bind_planned(place):
                 self._placed[mate] = at
                 self._waiting.pop(mate, None)
+        self._packed.commit()
         if uid not in self._placed:
             self._waiting[uid] = pod
 
@@ -330,7 +339,7 @@ class ShadowRecord:
 
     def _end(self, uid: str) -> None:
         if uid in self._bound:
-            self._settling.append((self._view.clock.wall(), self._bound[uid][0], [], Choice(rule="not allocated"), 0.0))
+            self._settle(self._bound[uid][0], [], Choice(rule="not allocated"), 0.0)
         if (pod := self._packed.pods.get(uid)) is not None:
             self._packed.evict(pod)
         self._before.drop_pod(uid)
@@ -355,10 +364,8 @@ def _on(pod: Pod, like: Pod | None = None) -> Pod:
 
 
 def _claim_keys(pod: Pod) -> list[str]:
-    """The claims that the pod names, and the one for its extended resources (namespace/name)."""
-    extended = pod.status.extended_resource_claim_status
-    names = [*claim_names(pod), *([extended.resource_claim_name] if extended is not None else ())]
-    return [f"{pod.metadata.namespace}/{name}" for name in dict.fromkeys(names)]
+    """namespace/name"""
+    return [f"{pod.metadata.namespace}/{name}" for name in all_claim_names(pod)]
 
 
 def _planned(place: Place) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ last. At most `most` nodes are tried for all pods together.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Hashable, MutableSequence, Sequence, Set
+from collections.abc import Callable, Container, Hashable, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -86,7 +86,7 @@ class ClusterCopy:
         self.kept: Sequence[Planned] = ()
         """Devices that count as allocated, because other pods get them."""
         self._made = 0
-        self._undo: MutableSequence[Callable[[], object]] = []
+        self._undo: list[Callable[[], object]] = []
 
     def pod(self, pod: Pod) -> SimulatedPod:
         """The pod in the current state of the copy."""
