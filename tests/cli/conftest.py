@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from dra_extender.cli.questions import Source
+from tests.support.kube.scripted import ScriptedServer, serving
 from tests.support.service.world import World, populated
 
 S = TypeVar("S", bound=Source)
@@ -28,6 +29,12 @@ def kubeconfig(world: World, tmp_path: Path) -> Path:
 @pytest.fixture
 def source(kubeconfig: Path) -> Source:
     return Source(kubeconfig=str(kubeconfig))
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedServer]:
+    async with serving() as scripted:
+        yield scripted
 
 
 def options(kind: type[S], source: Source, **more: Any) -> S:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
-from aiohttp import web
 
 from dra_extender.cli.answers.service import answer_shadow
 from dra_extender.cli.output import NO, YES, UnanswerableError
@@ -53,18 +51,6 @@ Used now: 3 devices on 3 nodes, 1 pod waiting.
 As this service would have packed them: 3 devices on 2 nodes, 0 pods waiting.
 Double allocations seen: 1. Events behind: 0.
 """
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ScriptedServer]:
-    scripted, app = ScriptedServer(), web.Application()
-    app.router.add_route("*", "/{tail:.*}", scripted.handle)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    scripted.url = "http://{}:{}".format(*runner.addresses[0][:2])
-    yield scripted
-    await runner.cleanup()
 
 
 async def test_it_names_each_rule_with_its_newest_example_and_what_is_in_use(

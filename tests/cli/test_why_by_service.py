@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
-from aiohttp import web
 
 from dra_extender.cli.answers.service import CONFIG, ServiceState, by_state, diagnosis_by_service, service_state
 from dra_extender.cli.output import UnanswerableError
@@ -29,18 +27,6 @@ from tests.support.questions import diagnose
 
 RUNS = "whether scheduler dra runs"
 WAY = "/api/v1/namespaces/infra/services/https:dra:insight/proxy/insight/diagnosis"
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ScriptedServer]:
-    scripted, app = ScriptedServer(), web.Application()
-    app.router.add_route("*", "/{tail:.*}", scripted.handle)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    scripted.url = "http://{}:{}".format(*runner.addresses[0][:2])
-    yield scripted
-    await runner.cleanup()
 
 
 def given(server: ScriptedServer, folder: Path, user: dict[str, str]) -> WhyOptions:

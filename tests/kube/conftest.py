@@ -12,23 +12,14 @@ from aiohttp import web
 
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import ClientSettings
-from tests.support.kube.scripted import Lines, ScriptedServer
+from tests.support.kube.scripted import Lines, ScriptedServer, serving
 from tests.support.patience import LONGEST
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[ScriptedServer]:
-    scripted = ScriptedServer()
-    app = web.Application()
-    app.router.add_route("*", "/{tail:.*}", scripted.handle)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    host, port = runner.addresses[0][:2]
-    scripted.url = f"http://{host}:{port}"
-    yield scripted
-    await runner.cleanup()
+    async with serving() as scripted:
+        yield scripted
 
 
 @pytest.fixture

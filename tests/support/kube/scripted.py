@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -70,3 +71,15 @@ class ScriptedServer:
 
 
 Lines = Callable[..., Callable[[web.Request], Any]]
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[ScriptedServer]:
+    scripted, app = ScriptedServer(), web.Application()
+    app.router.add_route("*", "/{tail:.*}", scripted.handle)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    scripted.url = "http://{}:{}".format(*runner.addresses[0][:2])
+    yield scripted
+    await runner.cleanup()

@@ -15,9 +15,8 @@ import typer
 import yaml
 
 from dra_extender.api.errors import FORBIDDEN, ApiError
-from dra_extender.cli.cluster import read
 from dra_extender.cli.output import UnanswerableError, complain, note
-from dra_extender.cli.questions import Form, Source
+from dra_extender.cli.questions import Form
 from dra_extender.devices.cluster import Cluster
 from dra_extender.kube.credentials import CredentialsError
 from dra_extender.plaintext import printable
@@ -53,12 +52,6 @@ def unanswerable() -> Iterator[None]:
     except (ApiError, CredentialsError, ValueError) as problem:
         forbidden = isinstance(problem, ApiError) and problem.status == FORBIDDEN
         raise (ForbiddenError if forbidden else UnanswerableError)(str(problem)) from None
-
-
-async def cluster_of(source: Source) -> Cluster:
-    """As `read`. Raises UnanswerableError."""
-    with unanswerable():
-        return await read(source)
 
 
 def printed(text: str, status: int, cluster: Cluster, complaint: str = "") -> int:

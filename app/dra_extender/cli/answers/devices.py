@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 import typer
 
-from dra_extender.cli.answers.answer import answered, cluster_of, printed, unanswerable
-from dra_extender.cli.cluster import view_of
+from dra_extender.cli.answers.answer import answered, printed, unanswerable
+from dra_extender.cli.cluster import read, view_of
 from dra_extender.cli.output import NO, YES, table, terminal_width
-from dra_extender.cli.questions import AuditOptions, DevicesOptions, TopOptions
+from dra_extender.cli.questions import AuditOptions, DevicesOptions, Source, TopOptions
 from dra_extender.devices.audit import Violation
 from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.devicereport.listing import DeviceQuery, reporting
@@ -46,16 +46,14 @@ _PAINT: Final = ("STATE", {
 
 async def list_devices(given: DevicesOptions) -> int:
     wanted = msgspec.convert({**_filter(given), "states": given.state or ()}, DeviceQuery)
-    cluster = await cluster_of(given)
-    found = _report(cluster, wanted)
+    cluster, found = await _report(given, wanted)
     text = answered(found, given.output, lambda: _listed(found, wide=given.output == "wide"))
     return printed(text, YES if found.devices else NO, cluster, "" if found.devices else _no_devices(wanted))
 
 
 async def sum_devices(given: TopOptions) -> int:
     wanted = msgspec.convert(_filter(given), DeviceQuery)
-    cluster = await cluster_of(given)
-    found = _report(cluster, wanted)
+    cluster, found = await _report(given, wanted)
     added = sums(found.devices, given.by)
 
     def text() -> str:
@@ -76,11 +74,12 @@ def _filter(given: DevicesOptions | TopOptions) -> dict[str, object]:
     }
 
 
-def _report(cluster: Cluster, wanted: DeviceQuery) -> DeviceReport:
-    """Raises UnanswerableError for a node, driver or class that does not exist."""
+async def _report(given: Source, wanted: DeviceQuery) -> tuple[Cluster, DeviceReport]:
+    """Raises UnanswerableError, also for a node, driver or class that does not exist."""
     with unanswerable():
+        cluster = await read(given)
         wanted.check(cluster)
-    return run_at_once(reporting(view_of(cluster), wanted))
+    return cluster, run_at_once(reporting(view_of(cluster), wanted))
 
 
 def _no_devices(wanted: DeviceQuery) -> str:
@@ -97,7 +96,8 @@ def _listed(found: DeviceReport, *, wide: bool) -> str:
 
 
 async def audit(given: AuditOptions) -> int:
-    cluster = await cluster_of(given)
+    with unanswerable():
+        cluster = await read(given)
     ledger = cluster.ledger
     found = ledger.violations()
     allocated = sum(1 for claim in ledger.claims() if claim.allocation is not None)

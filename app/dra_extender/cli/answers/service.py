@@ -127,7 +127,6 @@ async def answer_shadow(given: ShadowOptions) -> int:
                 raise ValueError(_NO_TOKEN)
             path = "/insight/shadow" if url else _path(given.service, "shadow")
             found = msgspec.json.decode(await client.get(path), type=ShadowReport)
-
     width = terminal_width()
     rows = table(("PODS", "RULE", "MEANING"), list(found.rows()), width=width, numbers=frozenset((0,)))
     typer.echo(answered(found, given.output, lambda: "\n".join((*rows, wrapped(found.lines(), width)))))

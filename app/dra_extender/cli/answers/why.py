@@ -12,9 +12,9 @@ import typer
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import NotFoundError, RejectedError
 from dra_extender.api.resource import ResourceClaimSpec
-from dra_extender.cli.answers.answer import ForbiddenError, answered, cluster_of, printed, unanswerable
+from dra_extender.cli.answers.answer import ForbiddenError, answered, printed, unanswerable
 from dra_extender.cli.answers.service import by_state, diagnosis_by_service, service_state
-from dra_extender.cli.cluster import connected, view_of
+from dra_extender.cli.cluster import connected, read, view_of
 from dra_extender.cli.output import NO, YES, terminal_width
 from dra_extender.cli.questions import Source, WhyOptions
 from dra_extender.devices.cluster import Cluster
@@ -47,7 +47,8 @@ async def answer(given: WhyOptions) -> int:
     schedulers = schedulers or state.schedulers
 
     try:
-        cluster = await cluster_of(given)
+        with unanswerable():
+            cluster = await read(given)
     except ForbiddenError as problem:
         if not given.pod or given.node:
             raise
