@@ -106,8 +106,10 @@ e2e-second: ## The acceptance tests, the features and the recorded answers on th
 
 # FULL=1 plays as many orders of arrival as `docs/acceptance.md` says, and the whole load.
 GANG_TESTS := tests/e2e/test_gangs.py tests/e2e/test_gang_*.py tests/e2e/test_preemption.py
-# What a team reads before and while it installs: shadow mode, simulations and autoscalers, in full size. New tests of adoption belong here.
-ADOPTION := tests/e2e/test_shadow.py tests/e2e/test_karpenter.py tests/service/test_shadow*.py tests/cli/test_shadow.py tests/insight/whatif tests/http/test_simulation.py tests/cli/test_simulate.py
+# Shadow mode, migration, simulations and autoscalers. New tests of adoption belong here.
+ADOPTION := tests/e2e/test_shadow.py tests/service/test_shadow*.py tests/cli/test_shadow.py \
+	tests/e2e/test_migration.py tests/insight/test_migration.py tests/cli/test_migrate.py \
+	tests/e2e/test_karpenter.py tests/insight/whatif tests/http/test_simulation.py tests/cli/test_simulate.py
 .PHONY: adopt
 adopt: $(VENV)/dev.stamp controlplane karpenter ## All tests of adoption, with Karpenter and 500 pods of the in-tree plugin on a real control plane (SHADOW_PODS=60, SHADOW_SEED=2; K8S_VERSION=v1.36.3)
 	@SHADOW_PODS=$(or $(SHADOW_PODS),500) $(RELEASE) $(BIN)/python -m pytest $(ADOPTION) -m "" -v

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from dra_extender.api.core import Pod
 from dra_extender.api.decoding import DecodeError, convert
-from dra_extender.api.events import Applied, Removed, Undecodable
+from dra_extender.api.events import Applied, Removed, Source, Undecodable
 from dra_extender.api.meta import ObjectKey, OwnerReference
 from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus
 from dra_extender.service.service import Service
@@ -140,26 +140,17 @@ async def test_a_device_that_is_held_twice_for_a_moment_is_reported(world: World
     assert "dra_extender_violations_reported_total 1.0" in text
 
 
-async def test_what_a_list_shows_before_it_has_removed_the_old_owners_is_not_reported(
-    world: World, service: Service
+@pytest.mark.parametrize(
+    ("leads", "source"), [(True, "list"), (False, "watch")], ids=["old owners in a list", "a bind of the leader"]
+)
+async def test_what_is_about_to_be_undone_is_not_reported(
+    world: World, service: Service, leads: bool, source: Source
 ) -> None:
     world.claim("c")
     assert await world.bind(service, world.pod("p", "c"), world.nodes[0]) == ""
-    second = rival(world, service, "c")
-    service.replica.running.apply(Applied(second, "list"))
-    service.replica.running.apply(Removed.of(second))
-    assert service.replica.running.audit.reported == 0
-
-
-async def test_a_standby_leaves_what_a_bind_of_the_leader_may_undo_to_the_leader(
-    world: World, service: Service
-) -> None:
-    world.claim("c")
-    assert await world.bind(service, world.pod("p", "c"), world.nodes[0]) == ""
-    second = rival(world, service, "c")
-    engine = service.replica.running
-    engine.lead(False)
-    engine.apply(Applied(second))
+    engine, second = service.replica.running, rival(world, service, "c")
+    engine.lead(leads)
+    engine.apply(Applied(second, source))
     engine.apply(Removed.of(second))
     assert engine.audit.reported == 0
 

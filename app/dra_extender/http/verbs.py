@@ -75,7 +75,7 @@ class _VerbKind(msgspec.Struct, Generic[A, R], frozen=True):
     name: VerbName
     args: type[A]
     decide: Callable[[Extender, A], Awaitable[R]]
-    """An exception is a bug, and the response says so."""
+    """If it raises, that is a bug: the response has the text of `INTERNAL_ERROR`."""
     invalid: Callable[[A], str]
     describe: Callable[[A, R], dict[str, object]]
     result: Callable[..., R] | None = None
