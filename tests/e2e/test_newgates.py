@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
+from dra_extender.api.errors import RejectedError
 from tests.e2e.case import Case
 from tests.e2e.components import offered, release
 from tests.e2e.controlplane import DRA_FEATURES, ControlPlane
@@ -19,6 +21,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.own_plane("it rests on features that 
 GATES = dict.fromkeys(
     (*NEW, "DRANodeAllocatableResources", "DRAPartitionableDevicesType", "DRAResourcePoolStatus"), True
 )
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 Json = dict[str, Any]
 
 
@@ -120,10 +123,26 @@ def small_node(case: Case, ground: Ground, pods: int = 10) -> str:
 
 
 def declare(ground: Ground, node: str) -> None:
-    """Without it the API server takes no slice for the node whose devices take something of it."""
+    """Without it the API server takes no slice for the node whose devices take something of it.
+
+    The API server reads the feature from a watch of its own: wait until it takes a slice (none is made)."""
     path, feature = f"/api/v1/nodes/{node}/status", "DRANodeAllocatableResources"
     found = ground.get(f"/api/v1/nodes/{node}")["status"].get("declaredFeatures", [])
     ground.patch(path, {"status": {"declaredFeatures": sorted({*found, feature})}})
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "trial.example.com", "nodeName": node, "pool": pool, "devices": cpus("1", 1)}
+    trial = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "trial"}, "spec": spec}
+
+    def taken() -> bool:
+        try:
+            ground.run(
+                ground.client.create("/apis/resource.k8s.io/v1/resourceslices?dryRun=All", msgspec.json.encode(trial))
+            )
+        except RejectedError:
+            return False
+        return True
+
+    ground.eventually(taken, f"{feature} of {node}")
 
 
 def using(claim: str, cpu: str = "100m") -> Json:
