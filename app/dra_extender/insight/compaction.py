@@ -11,24 +11,22 @@ scheduler that the rules allow, and its PodDisruptionBudgets allow an eviction.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from dra_extender.allocation.plan import Failure, Plan
-from dra_extender.allocation.requests import prepare
-from dra_extender.api.core import MIRROR, Pod
+from dra_extender.api.core import MIRROR, Pod, PodResourceClaim, PodSpec, Toleration
 from dra_extender.api.groups import group_of
-from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus
-from dra_extender.devices.overlay import Overlay, Planned
+from dra_extender.api.meta import ObjectMeta
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.devices.overlay import Planned
 from dra_extender.insight.snapshot import ClusterSnapshot, SimulatedPod, snapshot
 from dra_extender.insight.why.gangs import placed_beside, trials_of
 from dra_extender.plaintext import counted
 from dra_extender.scheduling.claims import Unschedulable, known_claims
 from dra_extender.scheduling.extended import existing_claim
-from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
-from dra_extender.scheduling.noderules import Wants
+from dra_extender.scheduling.feasibility import NodeAllocation, PreFilterState, allocate
 from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace, counts, violating
 from dra_extender.scheduling.turns import QueryBudget, run_at_once
 from dra_extender.scheduling.view import View
@@ -42,21 +40,16 @@ UNCHECKED: Final = "volumes, affinity to pods, topology spread, quotas"
 MOST_DECISIONS: Final = 50_000
 
 
-class Movable(msgspec.Struct, frozen=True):
-    """A pod that can be moved. `claims`: its claims as they are after its eviction, not allocated."""
+class Movable(NamedTuple):
+    """A pod that can be moved, and the number of its devices."""
 
     pod: Pod
-    claims: tuple[ResourceClaim, ...]
     devices: int
 
     @property
     def key(self) -> str:
         """`namespace/name` of the pod."""
         return self.pod.metadata.key
-
-    @property
-    def node(self) -> str:
-        return self.pod.spec.node_name
 
 
 class EvictionRules(msgspec.Struct, frozen=True):
@@ -67,43 +60,34 @@ class EvictionRules(msgspec.Struct, frozen=True):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """The pod is evicted, and fits on `target` with these devices."""
+    """The pod (namespace/name) is evicted from `node`, and fits on `target` with these devices (driver/pool/device)."""
 
-    item: Movable
+    pod: str
+    node: str
     target: str
-    plans: tuple[Planned, ...]
+    devices: tuple[str, ...]
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
     """`request`: what has to fit. `fits`: nodes where it fits without moves.
 
-    `node`: where it fits after the `moves`, with the devices of `plans`. Not `complete`: the limit of `decisions` was
-    reached.
+    `node`: where it fits after the `moves`, with these `devices`. `kept`: the pods that cannot be moved, by reason. Not
+    `complete`: the limit of `decisions` was reached.
     """
 
     request: str
     fits: tuple[str, ...] = ()
     node: str = ""
+    devices: tuple[str, ...] = ()
     moves: tuple[Move, ...] = ()
-    plans: tuple[Planned, ...] = ()
     kept: Mapping[str, tuple[str, ...]] = {}
-    decisions: int = 0
     complete: bool = True
+    decisions: int = 0
 
     @property
     def helps(self) -> bool:
         """True when there is a way, even without moves."""
         return bool(self.moves or self.fits)
-
-    def report(self) -> Mapping[str, object]:
-        """For programs: names instead of objects. `kept`: the pods that cannot be moved, by reason."""
-        moves = [
-            {"pod": move.item.key, "node": move.item.node, "target": move.target, "devices": _devices(move.plans)}
-            for move in self.moves
-        ]
-        devices = _devices(self.plans)
-        found = {"request": self.request, "fits": self.fits, "node": self.node, "devices": devices, "moves": moves}
-        return {**found, "kept": self.kept, "complete": self.complete}
 
     def lines(self) -> Iterator[str]:
         """For people: one finding each, of any length."""
@@ -115,10 +99,10 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
         else:
             yield f"no evictions make room for {self.request}"
         for number, move in enumerate(self.moves, start=1):
-            yield f"  {number}. {move.item.key}: {move.item.node} -> {move.target}"
-            yield f"     gets {_some(_devices(move.plans), 2)}"
+            yield f"  {number}. {move.pod}: {move.node} -> {move.target}"
+            yield f"     gets {_some(move.devices, 2)}"
         if self.moves:
-            yield f"then {self.request} fits on {self.node}: {_some(_devices(self.plans)) or 'no devices'}"
+            yield f"then {self.request} fits on {self.node}: {_some(self.devices) or 'no devices'}"
             yield f"checked: {CHECKED}"
             yield f"not checked: {UNCHECKED}; the scheduler decides again where each pod goes"
         if self.kept and not self.fits:
@@ -138,20 +122,18 @@ def _some(names: Sequence[str], most: int = SHOWN) -> str:
     return ", ".join(names[:most]) + more
 
 
-class CompactionRequest(msgspec.Struct, frozen=True):
-    """The claims that have to fit. `name` is for people. `pod`: the pod of the claims, if one was named."""
+class CompactionRequest(NamedTuple):
+    """The pod that has to fit, in the state before the moves. `name` is for people."""
 
     name: str
-    claims: tuple[ResourceClaim, ...]
-    pod: Pod | None = None
+    pod: SimulatedPod
 
 
-def request_of_pod(view: View, pod: Pod) -> CompactionRequest:
+def request_of_pod(pod: SimulatedPod) -> CompactionRequest:
     """Raises ValueError if the pod is bound, or if no decision on it is possible."""
-    key = pod.metadata.key
-    if pod.spec.node_name:
-        raise ValueError(f"pod {key} is bound to node {pod.spec.node_name}: it needs no room")
-    found = pre_filter(view, pod)
+    key, found = pod.pod.metadata.key, pod.prefiltered
+    if pod.pod.spec.node_name:
+        raise ValueError(f"pod {key} is bound to node {pod.pod.spec.node_name}: it needs no room")
     if not isinstance(found, PreFilterState):
         raise ValueError(f"pod {key}: {found.reason if isinstance(found, Unschedulable) else found.error}")
     if found.claims.allocated or found.wanted is not None or not found.claims.pending:
@@ -159,32 +141,38 @@ def request_of_pod(view: View, pod: Pod) -> CompactionRequest:
             f"pod {key} has allocated claims, extended resources, or no claims: compaction supports only pods whose "
             "claims are all unallocated"
         )
-    return CompactionRequest(f"pod {key}", found.claims.pending, pod)
+    return CompactionRequest(f"pod {key}", pod)
 
 
-def request_of_gang(view: View, pod: Pod) -> tuple[ClusterSnapshot, CompactionRequest]:
+def request_of_gang(view: View, pod: Pod) -> CompactionRequest:
     """Room for the pod; for the last pod of a gang in the state in which the others have places. Raises ValueError like
     `request_of_pod`, and if more than one pod of the gang has no place.
     """
-    now = snapshot(view)
-    trials = trials_of(view, SimulatedPod(pod, now), list(view.cluster.nodes))
+    simulated = SimulatedPod(pod, snapshot(view))
+    trials = trials_of(view, simulated, list(view.cluster.nodes))
     places = run_at_once(trials.largest(QueryBudget(view))) if trials is not None else None
     if trials is None or places is None or (pod.metadata.uid in places and len(places) >= trials.gang.needed):
-        return now, request_of_pod(view, pod)
+        return request_of_pod(simulated)
     others = [each for each in trials.gang.waiting if each.metadata.uid not in places]
     last = placed_beside(trials.pod, places, others[0]) if len(places) == trials.gang.needed - 1 else None
     if last is None:
         raise ValueError(f"{trials.gang.key}: {len(others)} of its pods have no place: compaction makes room for one")
-    request = request_of_pod(last.view, last.pod)
-    return last.snapshot, replace(request, name=f"{request.name}, the last of {trials.gang.key},")
+    name, last = request_of_pod(last)
+    return CompactionRequest(f"{name}, the last of {trials.gang.key},", last)
 
 
-def request_of_claims(view: View, file: str, claims: tuple[ResourceClaim, ...]) -> CompactionRequest:
-    """Raises ValueError if no decision on the claims is possible. The error names `file`."""
-    prepared = prepare(claims, view.cluster.classes, view.features)
-    if isinstance(prepared, Failure):
-        raise ValueError(f"{file}: {prepared.error}")
-    return CompactionRequest(", ".join(f"claim {claim.metadata.name}" for claim in claims), claims)
+def request_of_claims(view: View, file: str, claims: Sequence[ResourceClaim]) -> CompactionRequest:
+    """Room for a pod with these claims that tolerates all taints. Raises ValueError, which names the `file`, if no
+    decision on the claims is possible.
+    """
+    names = [claim.metadata.name for claim in claims]
+    entries = tuple(PodResourceClaim(name, resource_claim_name=name) for name in names)
+    spec = PodSpec(resource_claims=entries, tolerations=(Toleration(operator="Exists"),))
+    meta = ObjectMeta(name=file, namespace=claims[0].metadata.namespace, uid=file)
+    pod = SimulatedPod(Pod(meta, spec), snapshot(view, claims))
+    if not isinstance(found := pod.prefiltered, PreFilterState):
+        raise ValueError(f"{file}: {found.reason if isinstance(found, Unschedulable) else found.error}")
+    return CompactionRequest(", ".join(f"claim {name}" for name in names), pod)
 
 
 def _movable(view: View, rules: EvictionRules) -> tuple[list[Movable], Mapping[str, tuple[str, ...]]]:
@@ -201,8 +189,7 @@ def _movable(view: View, rules: EvictionRules) -> tuple[list[Movable], Mapping[s
         if devices and (reason := next(_obstacles(view, rules, pod, claims), "")):
             kept[reason] = (*kept.get(reason, ()), pod.metadata.key)
         elif devices:
-            freed = tuple(replace(claim, status=ResourceClaimStatus()) for claim in claims)
-            movable.append(Movable(pod, freed, devices))
+            movable.append(Movable(pod, devices))
     return movable, kept
 
 
@@ -236,10 +223,6 @@ def _obstacles(view: View, rules: EvictionRules, pod: Pod, claims: Iterable[Reso
         yield f"disruption budget {', '.join(names)} allows no eviction"
 
 
-_AfterMoves = tuple[ClusterSnapshot, tuple[Move, ...]]
-"""The cluster after these moves."""
-
-
 class _TooManyDecisionsError(Exception):
     """The limit of decisions is reached."""
 
@@ -247,32 +230,24 @@ class _TooManyDecisionsError(Exception):
 class Compaction:
     """Compaction of one state of the cluster, for one request. `decisions` counts the decisions of the allocator."""
 
-    def __init__(
-        self, start: ClusterSnapshot, request: CompactionRequest, rules: EvictionRules, most: int = MOST_DECISIONS
-    ) -> None:
-        """`start`: the state before the moves."""
+    def __init__(self, request: CompactionRequest, rules: EvictionRules, most: int = MOST_DECISIONS) -> None:
         self.decisions = 0
-        self._view = start.view
-        self._request = request
-        self._wants = start.view.wants(request.pod) if request.pod is not None else None
+        self._name, self._request = request
+        self._view = self._request.view
         self._most = most
-        self._start = start
         self._budgets = rules.budgets
-        self._movable, self._kept = _movable(start.view, rules)
+        self._movable, self._kept = _movable(self._view, rules)
 
     def advice(self) -> Advice:
         """The moves after which the request fits a node."""
-        best, complete, nodes = Advice(request=self._request.name, kept=self._kept), True, self._view.cluster.nodes
-        wants = self._wants
-        names = [name for name in nodes if wants is None or next(wants.unsuited(nodes[name]), None) is None]
+        best, complete, nodes = Advice(request=self._name, kept=self._kept), True, self._view.cluster.nodes
+        names = [name for name in nodes if next(self._request.wants.unsuited(nodes[name]), None) is None]
         try:
-            roomy = [name for name in names if self._has_room(name, ())]
-            fits = tuple(self._fitting(self._start.overlay, self._request.claims, roomy))
-            if fits:
+            if fits := tuple(self._fitting(self._request, names)):
                 return replace(best, fits=fits, decisions=self.decisions)
             by_node: dict[str, list[Movable]] = {}
             for item in self._movable:
-                by_node.setdefault(item.node, []).append(item)
+                by_node.setdefault(item.pod.spec.node_name, []).append(item)
             for name in sorted(by_node.keys() & names, key=lambda name: (len(by_node[name]), name)):
                 if len(best.moves) == 1:
                     break
@@ -294,12 +269,8 @@ class Compaction:
                 return None
             chosen.sort(key=lambda item: (item.key not in first, -item.devices, item.key))
             found = self._moved(name, chosen)
-            if not isinstance(found, Movable):
-                now, moves = found
-                plans = self._plan(now.overlay.without(self._request.claims), self._request.claims, name)
-                if plans is None or not self._suits(now, self._wants, name):
-                    return None
-                return Advice(request=self._request.name, kept=self._kept, node=name, moves=moves, plans=plans)
+            if isinstance(found, Advice):
+                return found if found.moves else None
             if found.key in first:
                 candidates.remove(found)
             first.add(found.key)
@@ -310,12 +281,12 @@ class Compaction:
         does not fit anyway, or if there are more than `most`.
         """
         chosen = sorted(items, key=lambda item: (item.devices, item.key))
-        if self._plan_without(name, chosen) is None:
+        if self._planned(self._without(chosen), name) is None:
             return []
         needed = 0
         for item in list(chosen):
             others = [other for other in chosen if other is not item]
-            if self._plan_without(name, others) is not None:
+            if self._planned(self._without(others), name) is not None:
                 chosen = others
             else:
                 needed += 1
@@ -323,70 +294,60 @@ class Compaction:
                     return []
         return chosen
 
-    def _plan_without(self, name: str, gone: Collection[Movable]) -> tuple[Planned, ...] | None:
-        """The devices for the request on the node after these pods are gone."""
-        if not self._has_room(name, gone):
-            return None
-        overlay = self._start.overlay.without([claim for item in gone for claim in item.claims])
-        return self._plan(overlay, self._request.claims, name)
+    def _without(self, gone: Collection[Movable]) -> SimulatedPod:
+        """The request, in the state after these pods are gone."""
+        return self._request.on(self._request.snapshot.without_pods(item.pod.metadata.uid for item in gone))
 
-    def _has_room(self, name: str, gone: Collection[Movable]) -> bool:
-        now = self._start
-        for item in gone:
-            now = now.with_pod_moved(item.pod, item.node)
-        return self._suits(now, self._wants, name)
-
-    def _moved(self, name: str, chosen: Sequence[Movable]) -> _AfterMoves | Movable:
-        """The state after these pods are moved one after the other; or the first pod that fits no other node."""
-        plans = self._plan_without(name, chosen)
+    def _moved(self, name: str, chosen: Sequence[Movable]) -> Advice | Movable:
+        """These pods are moved one after the other; without moves if the request does not fit then. Or the first pod
+        that fits no other node.
+        """
+        plans = self._planned(self._without(chosen), name)
         assert plans is not None, name
-        # The moved pods must not take the devices of the request.
-        after: _AfterMoves = replace(self._start, overlay=self._start.overlay.holding(plans)), ()
-        for item in chosen:
-            moved = self._move(after, item, name)
+        start, moves = self._request.snapshot, list[Move]()
+        now = replace(start, overlay=start.overlay.holding(plans))  # moved pods must not take these devices
+        for index, item in enumerate(chosen):
+            moved = self._move(now, item) if not self._is_forbidden(chosen[: index + 1]) else None
             if moved is None:
                 return item
-            after = moved
-        return after
+            now, move = moved
+            moves.append(move)
+        now = replace(now, overlay=now.overlay.without(claim for claim, _ in plans))
+        plans = self._planned(self._request.on(now), name)
+        found = Advice(request=self._name, kept=self._kept, node=name)
+        return replace(found, moves=tuple(moves), devices=_devices(plans)) if plans is not None else found
 
-    def _move(self, after: _AfterMoves, item: Movable, source: str) -> _AfterMoves | None:
-        """Move the pod to the fullest of the other nodes. None if it fits no node, or a disruption budget forbids its
-        eviction after the earlier ones.
-        """
-        now, moves = after
-        if item.pod.metadata.uid in violating((*(move.item.pod for move in moves), item.pod), self._budgets):
-            return None
-        now = now.with_pod_moved(item.pod, item.node)
-        now = replace(now, overlay=now.overlay.without(item.claims))
-        wants = self._view.wants(item.pod)
-        names = [name for name in self._view.cluster.nodes if name != source and self._suits(now, wants, name)]
-        fits = self._fitting(now.overlay, item.claims, names)
+    def _is_forbidden(self, items: Sequence[Movable]) -> bool:
+        """True when a disruption budget forbids the eviction of the last of these pods after the others."""
+        return items[-1].pod.metadata.uid in violating((item.pod for item in items), self._budgets)
+
+    def _move(self, now: ClusterSnapshot, item: Movable) -> tuple[ClusterSnapshot, Move] | None:
+        """Move the pod to the fullest of the other nodes. None if it fits no node."""
+        pod, source = SimulatedPod(item.pod, now.without_pods([item.pod.metadata.uid])), item.pod.spec.node_name
+        fits = self._fitting(pod, [name for name in self._view.cluster.nodes if name != source])
         ledger, inventory = self._view.ledger, self._view.cluster.inventory
         in_use = {name: sum(len(ledger.in_use(pool)) for pool in inventory.pools_seen(name)) for name in fits}
         target = min(fits, key=lambda name: (-in_use[name], name), default=None)
-        plans = self._plan(now.overlay, item.claims, target) if target is not None else None
+        plans = self._planned(pod, target) if target is not None else None
         if target is None or plans is None:
             return None
-        now = now.with_pod_moved(item.pod, "", target)
+        now = pod.snapshot.with_pod_on(item.pod, target)
         now = replace(now, overlay=now.overlay.with_plans(plans))
-        return now, (*moves, Move(item, target, plans))
+        return now, Move(item.key, source, target, _devices(plans))
 
-    def _suits(self, now: ClusterSnapshot, wants: Wants | None, name: str) -> bool:
-        """True when nothing but devices can keep the pod, if there is one, from the node."""
-        return wants is None or next(now.obstacles(wants, self._view.cluster.nodes[name]), None) is None
-
-    def _plan(self, state: Overlay, claims: Sequence[ResourceClaim], node: str) -> tuple[Planned, ...] | None:
-        """The devices for the claims on the node in this state. Raises _TooManyDecisionsError."""
+    def _planned(self, pod: SimulatedPod, name: str) -> tuple[Planned, ...] | None:
+        """The devices for the pod on the node; None if it does not fit. Raises _TooManyDecisionsError."""
         self._count()
-        if not claims:
-            return ()
-        found = self._view.decisions.with_state(state).plan(claims, node)
-        return tuple(zip(claims, found.allocations, strict=True)) if isinstance(found, Plan) else None
+        if next(pod.obstacles(self._view.cluster.nodes[name]), None) is not None:
+            return None
+        found = allocate(pod.snapshot.seen_by(pod.view), pod.prefiltered, name)
+        return tuple(zip(found.pending, found.allocations, strict=True)) if isinstance(found, NodeAllocation) else None
 
-    def _fitting(self, state: Overlay, claims: Sequence[ResourceClaim], names: Sequence[str]) -> Sequence[str]:
-        """The nodes among these where the claims can be allocated in this state. Raises _TooManyDecisionsError."""
+    def _fitting(self, pod: SimulatedPod, names: Sequence[str]) -> Sequence[str]:
+        """The nodes among these that the pod fits. Raises _TooManyDecisionsError."""
         self._count()
-        return self._view.decisions.with_state(state).node_results(claims, names).fits
+        nodes = self._view.cluster.nodes
+        return pod.fitting(pod.view, [name for name in names if next(pod.obstacles(nodes[name]), None) is None])
 
     def _count(self) -> None:
         if self.decisions >= self._most:
@@ -395,4 +356,4 @@ class Compaction:
 
 
 def _cost(advice: Advice) -> tuple[int, int, str]:
-    return len(advice.moves), sum(move.item.devices for move in advice.moves), advice.node
+    return len(advice.moves), sum(len(move.devices) for move in advice.moves), advice.node

@@ -209,7 +209,8 @@ def claims_of(file: str, text: str) -> tuple[ResourceClaim, ...]:
             raise ValueError(f"{file}: {what} is not a ResourceClaim or ResourceClaimTemplate with a spec")
         claim = claim_of(document)
         name = claim.metadata.name or "(unnamed)"
-        found.append(ResourceClaim(ObjectMeta(name=name, uid=f"{file}/{name} (new)"), defaulted(claim.spec)))
+        meta = ObjectMeta(name=name, namespace="default", uid=f"{file}/{name} (new)")
+        found.append(ResourceClaim(meta, defaulted(claim.spec)))
     if not found:
         raise ValueError(f"{file} contains no ResourceClaim and no ResourceClaimTemplate")
     return tuple(found)

@@ -55,7 +55,7 @@ CLAIM: Final = 10
 class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     """`claims`: changed or new claims by namespace/name. `nodes`: changed or new nodes by name. `removed`: UIDs of pods
     that are gone. `freed`: UIDs of claims that are gone or no longer allocated. `moved`: by node name, the pods that
-    were moved to the node.
+    come to the node.
     """
 
     view: View
@@ -94,15 +94,9 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
         uids_freed = self.freed | {claim.metadata.uid for claim in freed}
         return replace(self, removed=removed, freed=uids_freed, overlay=self.overlay.without(freed))
 
-    def with_pod_moved(self, pod: Pod, source: str, target: str = "") -> ClusterSnapshot:
-        """The pod no longer runs on node `source`, and runs on node `target` if there is one. Its claims stay."""
-        uid, moved, removed = pod.metadata.uid, dict(self.moved), self.removed
-        if source:
-            removed |= {uid}
-            moved[source] = tuple(other for other in moved.get(source, ()) if other.metadata.uid != uid)
-        if target:
-            moved[target] = (*moved.get(target, ()), pod)
-        return replace(self, moved=moved, removed=removed)
+    def with_pod_on(self, pod: Pod, node: str) -> ClusterSnapshot:
+        """The pod runs on this node as well. Its claims stay."""
+        return replace(self, moved={**self.moved, node: (*self.moved.get(node, ()), pod)})
 
     def _used_by(self, uids: Iterable[str]) -> Iterable[ResourceClaim]:
         """The claims that these pods name or own."""

@@ -32,13 +32,12 @@ def advice(found: Scene) -> Advice:
     view = found.view()
     asked = view.pods.named("default", "g-0")
     assert asked is not None
-    start, request = request_of_gang(view, asked)
-    return Compaction(start, request, EvictionRules()).advice()
+    return Compaction(request_of_gang(view, asked), EvictionRules()).advice()
 
 
 def test_a_pod_is_moved_to_where_no_pod_of_the_gang_goes() -> None:
     found = advice(scene(host("n0", 2), host("n1", 2, rack="b"), host("n2", 1, rack="b")))
-    assert [(move.item.key, move.target) for move in found.moves] == [("default/busy", "n2")]
+    assert [(move.pod, move.target) for move in found.moves] == [("default/busy", "n2")]
     assert (found.node, found.request) == ("n1", "pod default/g-1, the last of gang default/g,")
 
 

@@ -35,8 +35,9 @@ def clusters(draw: st.DrawFn) -> Compacting:
 def test_after_the_moves_in_their_order_the_claim_fits(made: Compacting, count: int, milli: int, allowed: int) -> None:
     rules = EvictionRules(budgets=by_namespace([budget("a", allowed, app="a")]))
     advice = made.room(count, milli, rules=rules)
-    assert sum(move.item.pod.metadata.labels["app"] == "a" for move in advice.moves) <= allowed
-    assert all(move.item.pod.metadata.owner_references for move in advice.moves)
+    moved = [made.named(move.pod) for move in advice.moves]
+    assert sum(pod.metadata.labels["app"] == "a" for pod in moved) <= allowed
+    assert all(pod.metadata.owner_references for pod in moved)
     made.act(advice)
     if advice.moves:
         assert not advice.fits

@@ -13,19 +13,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from bench.placement import partitions
 from dra_extender.allocation.decisions import Decisions
+from dra_extender.allocation.plan import Plan
 from dra_extender.api.core import Node, Pod, PodDisruptionBudget
 from dra_extender.api.decoding import convert
 from dra_extender.api.events import Applied, Removed
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceClaimStatus, ResourceSlice
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.pods import Pods
-from dra_extender.insight.compaction import MOST_DECISIONS, Advice, Compaction, CompactionRequest, EvictionRules
-from dra_extender.insight.snapshot import snapshot
+from dra_extender.insight.compaction import (
+    MOST_DECISIONS,
+    Advice,
+    Compaction,
+    EvictionRules,
+    request_of_claims,
+    request_of_pod,
+)
+from dra_extender.scheduling.claims import known_claims
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.view import View
@@ -108,7 +116,7 @@ class Compacting:
         users += [{"resource": "pods", "name": other, "uid": other} for other in fields.get("shares", "").split()]
         self.cluster.apply(
             Applied(
-                msgspec.structs.replace(
+                replace(
                     part(profile, name) if profile else gpus(len(parts), milli=milli, name=name),
                     status=convert(
                         ResourceClaim,
@@ -142,22 +150,30 @@ class Compacting:
         most: int = MOST_DECISIONS,
     ) -> Advice:  # fmt: skip
         """For a claim with `count` GPUs; `pod`: fields of the pod that wants it."""
-        request = CompactionRequest(
-            "claim wanted", (gpus(count, milli=milli),), None if pod is None else self.pod("wanted", **pod)
-        )
-        return Compaction(snapshot(self.view), request, rules or EvictionRules(), most).advice()
+        claim = gpus(count, milli=milli)
+        claim = replace(claim, metadata=replace(claim.metadata, namespace=NAMESPACE))
+        request = request_of_claims(self.view, "file", [claim])
+        if pod is not None:
+            request = request_of_pod(request.pod.with_pod(self.pod("wanted", **pod)))
+        return Compaction(request, rules or EvictionRules(), most).advice()
+
+    def named(self, key: str) -> Pod:
+        pod = self.pods.named(*key.split("/"))
+        assert pod is not None, key
+        return pod
 
     def act(self, advice: Advice) -> None:
-        """Do what is advised, for real: each pod loses its devices and gets those of the plan, if it still fits."""
+        """Do what is advised, for real: each pod loses its devices and gets others, if it still fits."""
         for move in advice.moves:
-            for claim in move.item.claims:
+            pod = self.named(move.pod)
+            claims = [replace(claim, status=ResourceClaimStatus()) for claim in known_claims(pod, self.cluster.ledger)]
+            for claim in claims:
                 self.cluster.apply(Removed.of(claim))
-            assert self.decisions.node_results(move.item.claims, [move.target]).fits == [move.target], move
-            for claim, allocation in move.plans:
-                status = msgspec.structs.replace(claim.status, allocation=allocation)
-                self.cluster.apply(Applied(msgspec.structs.replace(claim, status=status)))
-            pod = move.item.pod
-            self.pods.apply(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=move.target)))
+            plan = self.decisions.plan(claims, move.target)
+            assert isinstance(plan, Plan), move
+            for claim, allocation in zip(claims, plan.allocations, strict=True):
+                self.cluster.apply(Applied(replace(claim, status=ResourceClaimStatus(allocation=allocation))))
+            self.pods.apply(replace(pod, spec=replace(pod.spec, node_name=move.target)))
             assert self.cluster.ledger.violations() == ()
 
 
@@ -165,7 +181,7 @@ def told(advice: Advice) -> str:
     """`node: pod>target pod>target`, or `fits node`, or nothing."""
     if advice.fits:
         return f"fits {' '.join(advice.fits)}"
-    moves = " ".join(f"{move.item.pod.metadata.name}>{move.target}" for move in advice.moves)
+    moves = " ".join(f"{move.pod.partition('/')[2]}>{move.target}" for move in advice.moves)
     return f"{advice.node}: {moves}" if advice.node else moves
 
 

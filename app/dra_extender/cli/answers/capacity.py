@@ -22,7 +22,6 @@ from dra_extender.insight.headroom import GangShape, class_request, measuring
 from dra_extender.insight.manifests import Draft, claims_of, hypothetical_objects, objects, text_of
 from dra_extender.insight.migration import Migration, migrating, plan
 from dra_extender.insight.requests import InvalidRequestError
-from dra_extender.insight.snapshot import snapshot
 from dra_extender.insight.whatif.clustercopy import Placed
 from dra_extender.insight.whatif.simulation import request_of, simulation
 from dra_extender.insight.whatif.whatif import Changes, NodesLike, simulating
@@ -45,8 +44,8 @@ async def answer_headroom(given: HeadroomOptions) -> int:
         cluster = await read(given)
         view = view_of(cluster)
         if given.filename:
-            request = request_of_claims(view, given.filename, claims_of(given.filename, text))
-            what, claims = f"pods with {request.name}", request.claims
+            claims = claims_of(given.filename, text)
+            what = f"pods with {request_of_claims(view, given.filename, claims).name}"
         else:
             what, claims = class_request(view, given.device_class or "", given.count)
     if given.topology and not given.gang_size:
@@ -113,15 +112,14 @@ async def answer_compact(given: CompactOptions) -> int:
             if key.kind == PodDisruptionBudget.__name__:
                 raise ValueError(f"{key}: {found.problem}")
         view, own = view_of(cluster), ""
-        start = snapshot(view)
         if given.pod:
             pod = known_pod(cluster, given.pod, given.namespace or given.default_namespace())
-            (start, request), own = request_of_gang(view, pod), pod.spec.scheduler_name
+            request, own = request_of_gang(view, pod), pod.spec.scheduler_name
         else:
             request = request_of_claims(view, given.filename, claims_of(given.filename, text))
     rules = EvictionRules(frozenset(given.scheduler_name or (own or SCHEDULER,)), BudgetsByNamespace(cluster.budgets))
-    advice = Compaction(start, request, rules).advice()
-    text = answered(advice.report(), given.output, lambda: wrapped(advice.lines(), WIDTH))
+    advice = Compaction(request, rules).advice()
+    text = answered(advice, given.output, lambda: wrapped(advice.lines(), WIDTH))
     return printed(text, YES if advice.helps else NO, cluster)
 
 

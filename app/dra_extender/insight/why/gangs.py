@@ -144,7 +144,7 @@ def placed_beside(found: SimulatedPod, places: Mapping[str, Place], mate: Pod) -
         return None
     snapshot = found.snapshot
     for place in places.values():
-        snapshot = snapshot.with_pod_moved(place.pod, "", place.node)
+        snapshot = snapshot.with_pod_on(place.pod, place.node)
     overlay = snapshot.overlay.holding(planned)
     return SimulatedPod(mate, replace(snapshot, view=found.view.with_state(overlay), overlay=overlay))
 
