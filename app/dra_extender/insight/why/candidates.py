@@ -94,7 +94,6 @@ class Order(IntEnum):
     UNCORDON = auto()
     UNUSED_CLAIM = auto()
     LOWER_PRIORITY = auto()
-    LOWER_PRIORITIES = auto()
     OTHER_POD = auto()
     COUNT = auto()
     CAPACITY = auto()
@@ -114,7 +113,7 @@ class Order(IntEnum):
 class ChangeList(NamedTuple):
     """Changes of one kind, the smallest first. Only the first candidate that helps is reported. `monotone`: if a
     candidate helps, all later ones help too, so bisection finds the first. The lists are tried in their `order`.
-    `several`: the fewest of the first candidates that help together are reported.
+    `several`: if no candidate helps alone, the fewest of the first ones that help together are reported.
     """
 
     order: Order

@@ -76,11 +76,6 @@ class NodeGroups:
         """Per group, lists of nodes that differ only in their names. None until `_alike_nodes` computes it."""
         self._free = [[name for name in group if not obstacles[name]] for group in groups]
 
-    @property
-    def examples(self) -> list[str]:
-        """One node without obstacles of each group. A group whose nodes all have obstacles has no example."""
-        return [free[0] for free in self._free[:GROUPS] if free]
-
     def fit(self, changed: SimulatedPod, budget: QueryBudget, only: Sequence[str] = ()) -> Turns[Fit | None]:
         """How many nodes the changed pod fits. None if it fits no node, or if no decision is possible yet. `only`: try
         these nodes instead of the groups.

@@ -55,6 +55,8 @@ DEVICES: Final = 512
 """The vocabulary covers at most this number of devices per node, and of device models in total."""
 CHANGE: Final = 20
 """Units of work to make a candidate."""
+TOGETHER: Final = 16
+"""Pods or nodes that are named together at most."""
 PAIRED: Final = 24
 """Changes that are tried in pairs at most."""
 
@@ -66,9 +68,6 @@ _NONE: Final = frozenset(("gate", "claim made again", "node added", "uncordon", 
 def remedies(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudget) -> Turns[tuple[Remedy, ...]]:
     """At most one remedy of each list of candidates. If no list has one, the first pair of changes that helps."""
     lists: list[ChangeList] = []
-    if nodes.joint is None:
-        victims = yield from budget.turn(lambda view: tenantchanges.victims(view, nodes.pod, nodes.examples))
-        lists += victims or ()
     for tried in _candidates(nodes, found, budget):
         if tried is None:
             yield  # the generator may end its turn here
@@ -188,8 +187,12 @@ def _bisected(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: 
 
 
 def _fewest(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: QueryBudget) -> Turns[Remedy | None]:
-    """The fewest of the first candidates that help together, without unnecessary ones."""
+    """The first candidate that helps; or the fewest of the first candidates that help together, without unnecessary
+    ones. A gang may need several of a kind, so these are tried together at once.
+    """
     joined = tenantchanges.joined
+    if nodes.joint is None and (alone := (yield from _first(nodes, candidates, budget))) is not None:
+        return alone
     prefixes = [joined(candidates[:count]) for count in range(1, len(candidates) + 1)]
     remedy = yield from _bisected(nodes, prefixes, budget)
     chosen = list(candidates[: len(remedy.changes)]) if remedy is not None else []
@@ -199,7 +202,7 @@ def _fewest(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: Qu
             break
         if (better := (yield from _tried(nodes, [joined(fewer)], budget))) is not None:
             chosen, remedy = fewer, better
-    return remedy
+    return remedy if len(chosen) <= TOGETHER else None
 
 
 def _pair(nodes: NodeGroups, lists: Sequence[ChangeList], budget: QueryBudget) -> Turns[Remedy | None]:

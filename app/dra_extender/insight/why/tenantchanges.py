@@ -2,8 +2,7 @@
 
 Promises: proposes only pods that hold requested devices, run on a node that a group names, or use the pod's own claims.
 It proposes to delete pods of lower priority, the lowest first, and to wait for the others: first for pods that end by
-themselves, and for several pods of a node only if the end of one does not help. `remedies` verifies whether a change
-helps.
+themselves. `remedies` verifies whether a change helps, and joins several only if one alone does not help.
 """
 
 from __future__ import annotations
@@ -25,16 +24,11 @@ from dra_extender.insight.why.candidates import (
     object_change,
 )
 from dra_extender.insight.why.report import NodeGroup
-from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
-from dra_extender.scheduling.preemption.terms import Preemption, PreemptionTerms
 from dra_extender.scheduling.reader import listed
 from dra_extender.scheduling.turns import QueryBudget, Turns
-from dra_extender.scheduling.view import View
 
 PODS: Final = 64
 """Pods whose end is tried at most."""
-TOGETHER: Final = 4
-"""Pods of one node whose end is tried together at most."""
 NODES: Final = 8
 """Nodes that are duplicated at most. For a gang, up to this many copies of two nodes."""
 
@@ -48,11 +42,10 @@ def of_others(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBud
     if max(len(others), len(lower)) > PODS:
         budget.complete = False
     ending = [pod for pod in others if _ends(pod)]
-    staying = [pod for pod in others[:PODS] if not _ends(pod)]
-    for order, each, all_of_them in ((Order.ENDING, ending[:PODS], ending), (Order.OTHER_POD, staying, others)):
-        alone = [_ended(pod, found.pod) for pod in each]
-        yield ChangeList(order, [*alone, *([] if several else _together(all_of_them, found.pod))], several=several)
-    yield ChangeList(Order.LOWER_PRIORITY, list(map(_deleted, lower[:PODS])), several=several)
+    staying = [pod for pod in others if not _ends(pod)]
+    for order, each in ((Order.ENDING, ending), (Order.OTHER_POD, [*staying, *ending])):
+        yield ChangeList(order, [_ended(pod, found.pod) for pod in each[:PODS]], several=True)
+    yield ChangeList(Order.LOWER_PRIORITY, list(map(_deleted, lower[:PODS])), several=True)
     yield ChangeList(Order.UNUSED_CLAIM, list(map(_freed, unused[:PODS])))
     if not any(group.fails for group in groups):
         examples = list(_examples(found, groups[:NODES]))
@@ -115,28 +108,9 @@ def _ended(pod: Pod, asking: Pod) -> CandidateChange:
     return CandidateChange(text, short, (change,))
 
 
-def _together(pods: Sequence[Pod], asking: Pod) -> Sequence[CandidateChange]:
-    """The end of the first pods of each node, two of them first. Pods that hold the most devices are the first."""
-    nodes: dict[str, list[CandidateChange]] = {}
-    for pod in pods:
-        nodes.setdefault(pod.spec.node_name, []).append(_ended(pod, asking))
-    counts = range(2, TOGETHER + 1)
-    return [joined(each[:count]) for count in counts for each in nodes.values() if len(each) >= count][:PODS]
-
-
 def _deleted(pod: Pod) -> CandidateChange:
     short, change = f"delete pod {pod.metadata.key}", object_change("pod deleted", "Pod", pod.metadata, op="delete")
     return CandidateChange(f"{short}, which has priority {pod.spec.priority}", short, (change,))
-
-
-def victims(view: View, found: SimulatedPod, names: Sequence[str]) -> list[ChangeList]:
-    """Several pods of lower priority that preemption would evict together. Raises TurnSpent and Deferred."""
-    if not names or found.snapshot.claims:
-        return []
-    preemption = PreemptionEvaluator(PreemptionTerms(preemptor=found.pod), names).evaluate(view)
-    if not isinstance(preemption, Preemption) or len(preemption.victims) < 2:
-        return []
-    return [ChangeList(Order.LOWER_PRIORITIES, [joined([_deleted(victim.pod) for victim in preemption.victims])])]
 
 
 def joined(several: Sequence[CandidateChange]) -> CandidateChange:
