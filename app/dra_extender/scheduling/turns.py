@@ -14,8 +14,8 @@ was found.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import Final, TypeVar, overload
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Final, TypeVar
 
 from dra_extender.allocation.budget import CallState, CountingBudget, Deferred, TurnBudget, TurnSpent, WorkBudget
 from dra_extender.allocation.workerrequests import WorkerReplies
@@ -142,23 +142,3 @@ class QueryBudget:
         if due:
             yield
         return found
-
-
-class LazySequence(Sequence[T]):
-    """`count` items, each made when it is read: a binary search over them reads few."""
-
-    def __init__(self, count: int, make: Callable[[int], T]) -> None:
-        self._count = max(count, 0)
-        self._make = make
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[T]: ...
-    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
-        if isinstance(index, slice):
-            return [self._make(position) for position in range(self._count)[index]]
-        return self._make(range(self._count)[index])

@@ -111,13 +111,15 @@ class Order(IntEnum):
 
 
 class ChangeList(NamedTuple):
-    """Changes of one kind, the smallest first. Only the first candidate that helps is reported. `monotone`: if a
-    candidate helps, all later ones help too, so bisection finds the first. The lists are tried in their `order`.
-    `several`: if no candidate helps alone, the fewest of the first ones that help together are reported.
+    """Changes of one kind, the smallest first: `make` makes a candidate of each of the `options`, which are candidates
+    by default. Only the first candidate that helps is reported. `monotone`: if a candidate helps, all later ones help
+    too, so bisection finds the first. The lists are tried in their `order`. `several`: if no candidate helps alone, the
+    fewest of the first ones that help together are reported.
     """
 
     order: Order
-    candidates: Sequence[CandidateChange]
+    options: Sequence[Any]
+    make: Callable[[Any], CandidateChange] = lambda candidate: candidate
     monotone: bool = False
     several: bool = False
 

@@ -8,6 +8,7 @@ needs no permission to read templates.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
+from functools import partial
 from itertools import islice
 from typing import Final, Literal
 
@@ -39,7 +40,7 @@ from dra_extender.insight.why.report import NodeGroup
 from dra_extender.insight.why.selectorchanges import Vocabulary
 from dra_extender.plaintext import counted
 from dra_extender.scheduling.claims import created_names
-from dra_extender.scheduling.turns import LazySequence, QueryBudget, Turns
+from dra_extender.scheduling.turns import QueryBudget, Turns
 
 CLASSES = 8
 ATTRIBUTES = 12
@@ -144,8 +145,7 @@ def _tolerations(request: EditableRequest, found: Sequence[RequestTally], budget
     chosen = (*islice(singles, TAINTS), *several[:TAINTS])
     if len(chosen) < len(singles) + len(several):
         budget.complete = False
-    made = LazySequence(len(chosen), lambda index: _toleration(request, chosen[index]))
-    yield ChangeList(Order.DEVICE_TOLERATION, made)
+    yield ChangeList(Order.DEVICE_TOLERATION, chosen, partial(_toleration, request))
 
 
 def _toleration(request: EditableRequest, taints: Sequence[tuple[str, str, str]]) -> CandidateChange:

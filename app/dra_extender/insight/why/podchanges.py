@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from typing import Final, NamedTuple
 
 from dra_extender.api.core import NodeSelector, Pod, ResourceRequirements, Taint
@@ -35,7 +36,7 @@ from dra_extender.scheduling.noderules import (
     amount_text,
     required_affinity,
 )
-from dra_extender.scheduling.turns import LazySequence, QueryBudget, Turns
+from dra_extender.scheduling.turns import QueryBudget, Turns
 
 UNITS = 64
 """Smaller amounts of an extended resource that are tried at most."""
@@ -120,7 +121,7 @@ def _resources(found: SimulatedPod, left: Mapping[str, Collection[int]], budget:
 
 def _lesser(order: Order, resource: _ContainerResource, amounts: Sequence[int]) -> ChangeList:
     """Smaller amounts of the resource, the largest first."""
-    return ChangeList(order, LazySequence(len(amounts), lambda at: _less(resource, amounts[at])), monotone=True)
+    return ChangeList(order, amounts, partial(_less, resource), monotone=True)
 
 
 def _offered(found: SimulatedPod, budget: QueryBudget) -> Turns[dict[str, None]]:

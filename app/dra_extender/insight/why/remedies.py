@@ -40,7 +40,7 @@ from dra_extender.insight.why.candidates import (
 from dra_extender.insight.why.nodegroups import NodeGroups
 from dra_extender.insight.why.report import Change, NodeGroup, Remedy
 from dra_extender.plaintext import printable
-from dra_extender.scheduling.turns import LazySequence, QueryBudget, Turns
+from dra_extender.scheduling.turns import QueryBudget, Turns
 from dra_extender.scheduling.view import View
 
 MOST: Final = 8
@@ -55,6 +55,8 @@ DEVICES: Final = 512
 """The vocabulary covers at most this number of devices per node, and of device models in total."""
 CHANGE: Final = 20
 """Units of work to make a candidate."""
+MADE: Final = 64
+"""Candidates that are made of a list at most."""
 TOGETHER: Final = 16
 """Pods or nodes that are named together at most."""
 PAIRED: Final = 24
@@ -71,10 +73,9 @@ def remedies(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudget)
     for tried in _candidates(nodes, found, budget):
         if tried is None:
             yield  # the generator may end its turn here
-        elif tried.candidates:
+        elif tried.options:
             lists.append(tried)
-            if not isinstance(tried.candidates, LazySequence) and budget.must_yield(CHANGE * len(tried.candidates)):
-                yield
+            yield from budget.charge(CHANGE * min(len(tried.options), MADE))
         if budget.spent():
             break
     lists.sort(key=lambda each: each.order)
@@ -83,7 +84,7 @@ def remedies(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudget)
         if len(helping) >= MOST or budget.spent():
             break
         search = _fewest if each.several else _bisected if each.monotone else _first
-        remedy = yield from search(nodes, each.candidates, budget)
+        remedy = yield from search(nodes, each, budget)
         if remedy is not None:
             remedy = replace(remedy, weakens=each.order >= Order.COUNT)
         if remedy is not None and not any(remedy.changes == other.changes for other in helping):
@@ -162,23 +163,23 @@ def _drivers_of(known: DeviceClass, devices: Sequence[DeviceView], view: View, w
             yield device.driver
 
 
-def _first(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: QueryBudget) -> Turns[Remedy | None]:
+def _first(nodes: NodeGroups, changes: ChangeList, budget: QueryBudget) -> Turns[Remedy | None]:
     """The first candidate that helps."""
-    for candidate in candidates:
+    for option in changes.options:
         if budget.spent():
             return None
-        if (remedy := (yield from _tried(nodes, [candidate], budget))) is not None:
+        if (remedy := (yield from _tried(nodes, [changes.make(option)], budget))) is not None:
             return remedy
     return None
 
 
-def _bisected(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: QueryBudget) -> Turns[Remedy | None]:
+def _bisected(nodes: NodeGroups, changes: ChangeList, budget: QueryBudget) -> Turns[Remedy | None]:
     """The first candidate that helps, by bisection. If any candidate helps, the last one does."""
-    low, high = 0, len(candidates) - 1
-    best = yield from _tried(nodes, [candidates[high]], budget)
+    low, high = 0, len(changes.options) - 1
+    best = yield from _tried(nodes, [changes.make(changes.options[high])], budget)
     while best is not None and low < high and not budget.spent():
         middle = (low + high) // 2
-        remedy = yield from _tried(nodes, [candidates[middle]], budget)
+        remedy = yield from _tried(nodes, [changes.make(changes.options[middle])], budget)
         if remedy is None:
             low = middle + 1
         else:
@@ -186,14 +187,15 @@ def _bisected(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: 
     return best
 
 
-def _fewest(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: QueryBudget) -> Turns[Remedy | None]:
+def _fewest(nodes: NodeGroups, changes: ChangeList, budget: QueryBudget) -> Turns[Remedy | None]:
     """The first candidate that helps; or the fewest of the first candidates that help together, without unnecessary
     ones. A gang may need several of a kind, so these are tried together at once.
     """
-    joined = tenantchanges.joined
-    if nodes.joint is None and (alone := (yield from _first(nodes, candidates, budget))) is not None:
+    if nodes.joint is None and (alone := (yield from _first(nodes, changes, budget))) is not None:
         return alone
-    prefixes = [joined(candidates[:count]) for count in range(1, len(candidates) + 1)]
+    joined, candidates = tenantchanges.joined, changes.options
+    counts = range(1, len(candidates) + 1)
+    prefixes = changes._replace(options=counts, make=lambda count: joined(candidates[:count]))
     remedy = yield from _bisected(nodes, prefixes, budget)
     chosen = list(candidates[: len(remedy.changes)]) if remedy is not None else []
     for each in chosen[:-1]:
@@ -209,9 +211,9 @@ def _pair(nodes: NodeGroups, lists: Sequence[ChangeList], budget: QueryBudget) -
     """The first pair of changes that helps. Each pair has the smallest or largest changes of two different lists."""
     ends: list[tuple[int, CandidateChange]] = []
     for number, each in enumerate(lists[:PAIRED]):
-        ends.append((number, each.candidates[0]))
-        if len(each.candidates) > 1:
-            ends.append((number, each.candidates[-1]))
+        ends.append((number, each.make(each.options[0])))
+        if len(each.options) > 1:
+            ends.append((number, each.make(each.options[-1])))
     pairs = combinations(ends[:PAIRED], 2)
     for (number, first), (other, second) in sorted(pairs, key=lambda pair: pair[0][0] + pair[1][0]):
         if number == other or _is_in_conflict(first.changes[0], second.changes[0]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
+from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -12,7 +13,7 @@ from dra_extender.api.semver import Semver
 from dra_extender.cel.device import DeviceView
 from dra_extender.cel.trial import Word, brief, clauses, shown_value, words
 from dra_extender.insight.why.candidates import CandidateChange, ChangeList, ChangeLists, EditableRequest, Order, near
-from dra_extender.scheduling.turns import LazySequence, QueryBudget, Turns
+from dra_extender.scheduling.turns import QueryBudget, Turns
 
 VALUES: Final = 8
 CANDIDATES: Final = 24
@@ -131,8 +132,9 @@ class _Clause(NamedTuple):
             return part.edit("selector", f"{path}/cel/expression", expression, text, short)
         return part.edit("selector", path, None, text, short, "remove")
 
-    def respelled(self, word: Word, other: str, near: bool) -> CandidateChange:
-        """Another word instead of this one. `near`: the word may be misspelt."""
+    def respelled(self, words: tuple[Word, str], near: bool) -> CandidateChange:
+        """The second word instead of the first one, which may be misspelt if `near`."""
+        word, other = words
         changed = word.replaced(self.text, other)
         if near:
             shown = self.brief if word.text in self.brief else self.text
@@ -152,11 +154,8 @@ def _spellings(clause: _Clause, values: Sequence[str], vocabulary: Vocabulary, b
             (close if other in alike else rest).append((word, other))
     if max(len(close), len(rest)) > CANDIDATES:
         budget.complete = False
-    near, different = close[:CANDIDATES], rest[:CANDIDATES]
-    yield ChangeList(Order.MISTAKE, LazySequence(len(near), lambda at: clause.respelled(*near[at], near=True)))
-    yield ChangeList(
-        Order.SELECTOR, LazySequence(len(different), lambda at: clause.respelled(*different[at], near=False))
-    )
+    yield ChangeList(Order.MISTAKE, close[:CANDIDATES], partial(clause.respelled, near=True))
+    yield ChangeList(Order.SELECTOR, rest[:CANDIDATES], partial(clause.respelled, near=False))
 
 
 def _others(
