@@ -20,7 +20,7 @@ from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import ResourceSlice
 from dra_extender.cli.questions import Source
 from dra_extender.devices.cluster import Cluster
-from dra_extender.insight.snapshotfile import ClusterFile, Recording, load
+from dra_extender.insight.snapshotfile import ClusterFile, load
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.knownobjects import KnownObjects
@@ -55,7 +55,7 @@ def view_of(cluster: Cluster, schedulers: frozenset[str] = frozenset()) -> View:
     )
 
 
-async def read(source: Source, *, evictions: bool = False, recording: Recording | None = None) -> Cluster:
+async def read(source: Source, *, evictions: bool = False, recording: ClusterFile | None = None) -> Cluster:
     """List everything, except optional kinds that the user may not list. `evictions`: also PodDisruptionBudgets.
     `recording`: gets the objects of a cluster. Raises ApiError when the API server gives no answer, CredentialsError
     without its address, and ValueError for a file that cannot be used.
@@ -137,7 +137,7 @@ def _restored(file: ClusterFile, features: FeatureGates) -> Cluster:
     return cluster
 
 
-def _known(kind: Resource[Any], cluster: Cluster, recording: Recording | None = None) -> KnownObjects[Any]:
+def _known(kind: Resource[Any], cluster: Cluster, recording: ClusterFile | None = None) -> KnownObjects[Any]:
     """Applies lists of the kind to the cluster, and undecodable objects as the service does."""
 
     def apply(event: ClusterEvent) -> None:

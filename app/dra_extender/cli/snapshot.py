@@ -37,19 +37,15 @@ async def take(file: Path, source: Source) -> int:
 
     from dra_extender.cli.answers.answer import unanswerable
     from dra_extender.cli.cluster import read
-    from dra_extender.insight.snapshotfile import Recording, dump
+    from dra_extender.insight.snapshotfile import FORMAT, KIND, ClusterFile, dump
     from dra_extender.plaintext import counted
     from dra_extender.version import VERSION
 
-    recording = Recording()
+    taken = datetime.now(UTC).isoformat(timespec="seconds")
+    recording = ClusterFile(kind=KIND, format=FORMAT, made_by=f"dra-extender {VERSION}", taken=taken)
     with unanswerable():
         cluster = await read(source, evictions=True, recording=recording)
-        data = dump(
-            recording,
-            made_by=f"dra-extender {VERSION}",
-            taken=datetime.now(UTC).isoformat(timespec="seconds"),
-            compressed=file.suffix == ".gz",
-        )
+        data = dump(recording, compressed=file.suffix == ".gz")
         await asyncio.to_thread(file.write_bytes, data)
     note(cluster.problems)
     count = sum(map(len, recording.objects.values()))

@@ -19,6 +19,7 @@ from dra_extender.api.events import Applied, ClusterEvent, PartialAllocation, Un
 from dra_extender.api.meta import Object
 from dra_extender.limits import BYTES_OF_SNAPSHOT
 
+KIND: Final = "DeviceSnapshot"
 FORMAT: Final = 1
 _GZIP: Final = b"\x1f\x8b"
 _OURS: Final = ("kubernetes.io", "k8s.io", "dra-extender.dev")
@@ -36,7 +37,7 @@ class Unreadable(Object, frozen=True):
     """`salvaged` is its name in files of format 1."""
 
 
-class ClusterFile(Object, frozen=True, kw_only=True):
+class ClusterFile(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel"):
     """`objects` in version v1 by plural name. `taken`: when, in UTC. `kubernetes`: the version of the API server."""
 
     kind: str = ""
@@ -45,41 +46,16 @@ class ClusterFile(Object, frozen=True, kw_only=True):
     taken: str = ""
     kubernetes: str = ""
     objects: dict[str, list[msgspec.Raw]] = msgspec.field(default_factory=dict)
-    unreadable: tuple[Unreadable, ...] = ()
-
-
-KIND: Final = "DeviceSnapshot"
-
-
-class Recording:
-    """The objects of a cluster, by plural name. `kubernetes`: the version of the API server."""
-
-    def __init__(self) -> None:
-        self.kubernetes = ""
-        self.objects: dict[str, list[Any]] = {}
-        self.unreadable: list[Unreadable] = []
+    unreadable: list[Unreadable] = msgspec.field(default_factory=list)
 
     def add(self, plural: str, event: ClusterEvent) -> None:
         if isinstance(event, Applied):
-            self.objects.setdefault(plural, []).append(event.object)
+            self.objects.setdefault(plural, []).append(msgspec.Raw(encode(_bare(to_builtins(event.object)))))
         elif isinstance(event, Undecodable):
             self.unreadable.append(Unreadable(event.key.kind, event.key.name, event.problem, event.partial))
 
 
-def dump(recording: Recording, *, made_by: str, taken: str, compressed: bool) -> bytes:
-    objects = {
-        plural: [msgspec.Raw(encode(_bare(to_builtins(item)))) for item in items]
-        for plural, items in recording.objects.items()
-    }
-    found = ClusterFile(
-        kind=KIND,
-        format=FORMAT,
-        made_by=made_by,
-        taken=taken,
-        kubernetes=recording.kubernetes,
-        objects=objects,
-        unreadable=tuple(recording.unreadable),
-    )
+def dump(found: ClusterFile, *, compressed: bool) -> bytes:
     data = encode(found)
     return gzip.compress(data) if compressed else data
 
