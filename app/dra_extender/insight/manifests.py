@@ -7,7 +7,7 @@ does not validate objects: the API server does that. A file may have several YAM
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
@@ -35,12 +35,15 @@ from dra_extender.limits import CHARACTERS_OF_MANIFESTS
 
 EXACT: Final = "ExactCount"
 _VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
+TEMPLATE: Final = "ResourceClaimTemplate"
 _KINDS: Final[Mapping[str, Callable[[str], Resource[Any]]]] = {
     "ResourceSlice": resource_slices,
     "DeviceClass": device_classes,
     "ResourceClaim": resource_claims,
+    TEMPLATE: resource_claims,
 }
-_CLAIMS: Final = ("ResourceClaim", "ResourceClaimTemplate")
+CLAIMS: Final = ("ResourceClaim", TEMPLATE)
+ADDED: Final = ("ResourceSlice", "DeviceClass", "ResourceClaim")
 T = TypeVar("T", ExactDeviceRequest, DeviceSubRequest)
 
 HypotheticalObject = ResourceSlice | DeviceClass | ResourceClaim
@@ -69,7 +72,7 @@ def draft(
     for entry in pod.spec.resource_claims:
         name, template = entry.resource_claim_name, entry.resource_claim_template_name
         if name and name in claims:
-            found.append(_claim_in(claims[name], namespace))
+            found.append(hypothetical_claim(claims[name], namespace))
         elif template and template in templates:
             found.append(claim_from_template(meta, entry.name, templates[template]))
             created.append(PodResourceClaimStatus(entry.name, found[-1].metadata.name))
@@ -87,14 +90,7 @@ def claim_from_template(pod: ObjectMeta, entry: str, spec: ResourceClaimSpec) ->
     return ResourceClaim(meta, defaulted(spec))
 
 
-def _claim_in(claim: ResourceClaim, namespace: str) -> ResourceClaim:
-    meta = claim.metadata
-    namespace = meta.namespace or namespace
-    meta = replace(meta, namespace=namespace, uid=meta.uid or f"draft-{namespace}/{meta.name}")
-    return replace(claim, metadata=meta, spec=defaulted(claim.spec))
-
-
-def hypothetical_claim(claim: ResourceClaim, namespace: str = "default") -> ResourceClaim:
+def hypothetical_claim(claim: ResourceClaim, namespace: str) -> ResourceClaim:
     """The claim right after its creation: it has no allocation, and a UID of its own."""
     meta = claim.metadata
     namespace = meta.namespace or namespace
@@ -127,15 +123,6 @@ class Manifests(msgspec.Struct, frozen=True):
     templates: Mapping[str, ResourceClaimSpec]
 
 
-def text_of(file: str) -> str:
-    """The text of a file, or of standard input for "-". Raises OSError and ValueError."""
-    with nullcontext(sys.stdin) if file == "-" else Path(file).open() as source:
-        text = source.read(CHARACTERS_OF_MANIFESTS + 1)
-    if len(text) > CHARACTERS_OF_MANIFESTS:
-        raise ValueError(f"{file} has more than {CHARACTERS_OF_MANIFESTS:,} characters, which is the limit")
-    return text
-
-
 class _Loader(yaml.SafeLoader):
     """Refuses what is larger than `CHARACTERS_OF_MANIFESTS` when each alias is replaced by its value."""
 
@@ -161,8 +148,12 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
-def objects(file: str, text: str) -> list[dict[str, Any]]:
-    """The objects, also those of lists. `file` is named in errors. Raises ValueError."""
+def objects(file: str) -> list[dict[str, Any]]:
+    """The objects of a file, or of standard input for "-"; also those of lists. Raises OSError and ValueError."""
+    with nullcontext(sys.stdin) if file == "-" else Path(file).open() as source:
+        text = source.read(CHARACTERS_OF_MANIFESTS + 1)
+    if len(text) > CHARACTERS_OF_MANIFESTS:
+        raise ValueError(f"{file} has more than {CHARACTERS_OF_MANIFESTS:,} characters, which is the limit")
     try:
         documents = [found for found in yaml.load_all(text, _Loader) if isinstance(found, dict)]
     except RecursionError:
@@ -182,12 +173,12 @@ def manifests(documents: Iterable[dict[str, Any]]) -> Manifests:
         kind = document.get("kind")
         if kind == "Pod":
             pods.append(convert(Pod, document))
-        elif kind in _CLAIMS:
-            claim = claim_of(document)
-            if kind == "ResourceClaim":
-                claims[claim.metadata.name] = claim
-            else:
+        elif kind in CLAIMS:
+            claim = decoded(document)
+            if kind == TEMPLATE:
                 templates[claim.metadata.name] = claim.spec
+            else:
+                claims[claim.metadata.name] = claim
     return Manifests(tuple(pods), claims, templates)
 
 
@@ -199,50 +190,42 @@ def pods_of(file: str, documents: Iterable[dict[str, Any]]) -> Manifests:
     return found
 
 
-def claims_of(file: str, text: str) -> tuple[ResourceClaim, ...]:
-    """The claims of a file, and one claim per template. Raises DecodeError and ValueError."""
-    found: list[ResourceClaim] = []
-    for document in objects(file, text):
-        kind = document.get("kind")
-        if kind not in _CLAIMS or not isinstance(document.get("spec"), dict):
-            what = kind or "an object without a kind"
-            raise ValueError(f"{file}: {what} is not a ResourceClaim or ResourceClaimTemplate with a spec")
-        claim = claim_of(document)
-        name = claim.metadata.name or "(unnamed)"
-        meta = ObjectMeta(name=name, namespace="default", uid=f"{file}/{name} (new)")
-        found.append(ResourceClaim(meta, defaulted(claim.spec)))
-    if not found:
-        raise ValueError(f"{file} contains no ResourceClaim and no ResourceClaimTemplate")
-    return tuple(found)
-
-
-def claim_of(document: dict[str, Any]) -> ResourceClaim:
-    """A ResourceClaim, or the claim of a ResourceClaimTemplate with the template's name. The default apiVersion is v1.
-    Raises DecodeError and ValueError.
+def decoded(document: dict[str, Any]) -> Any:
+    """The slice, class or claim; of a ResourceClaimTemplate, a claim with its name. A status is left out. The default
+    apiVersion is v1. Raises DecodeError and ValueError.
     """
     group, _, version = str(document.get("apiVersion") or f"{GROUP}/v1").partition("/")
     if group != GROUP or version not in _VERSIONS:
-        raise ValueError(f"apiVersion {document.get('apiVersion')} is not one of {GROUP}/{', '.join(_VERSIONS)}")
-    spec = document.get("spec")
-    if document.get("kind") == "ResourceClaimTemplate" and isinstance(spec, dict):
+        what = f"{document.get('apiVersion')} {document['kind']}"
+        raise ValueError(f"{what} is not supported: give {GROUP}/{', '.join(_VERSIONS)}")
+    kind, spec = document["kind"], document.get("spec")
+    if kind == TEMPLATE and isinstance(spec, dict):
         spec = spec.get("spec")
     body = {"metadata": document.get("metadata") or {}, "spec": spec or {}}
-    return resource_claims(version).decode(msgspec.json.encode(body))
+    return _KINDS[kind](version).decode(msgspec.json.encode(body))
 
 
-def hypothetical_objects(file: str, text: str, namespace: str) -> list[HypotheticalObject]:
-    """The slices, classes and claims of a file. Raises DecodeError, and ValueError for other objects."""
-    found: list[HypotheticalObject] = []
-    for document in objects(file, text):
-        group, _, version = str(document.get("apiVersion") or "").partition("/")
-        kind = str(document.get("kind") or "")
-        if group != GROUP or version not in _VERSIONS or kind not in _KINDS:
-            raise ValueError(
-                f"{file}: {document.get('apiVersion')} {kind or 'without a kind'} is not supported: give objects "
-                f"of kind {', '.join(_KINDS)} of {GROUP}/{', '.join(_VERSIONS)}"
-            )
-        item: HypotheticalObject = _KINDS[kind](version).decode(msgspec.json.encode(document))
-        found.append(hypothetical_claim(item, namespace) if isinstance(item, ResourceClaim) else item)
-    if not found:
-        raise ValueError(f"{file} contains no object of kind {', '.join(_KINDS)}")
-    return found
+def hypothetical(document: dict[str, Any], namespace: str) -> HypotheticalObject:
+    """As `decoded`, right after its creation. `namespace`: the default."""
+    found: HypotheticalObject = decoded(document)
+    return hypothetical_claim(found, namespace) if isinstance(found, ResourceClaim) else found
+
+
+def hypothetical_objects(
+    file: str, namespace: str = "default", kinds: Sequence[str] = ADDED
+) -> list[HypotheticalObject]:
+    """The objects of a file. Raises OSError, DecodeError, and ValueError for other kinds and without an object."""
+    documents = objects(file)
+    for each in documents:
+        if each.get("kind") not in kinds:
+            what = f"{each.get('apiVersion') or ''} {each.get('kind') or 'an object without a kind'}".strip()
+            raise ValueError(f"{file}: {what} is not supported: give objects of kind {', '.join(kinds)}")
+    if not documents:
+        raise ValueError(f"{file} contains no object of kind {', '.join(kinds)}")
+    return [hypothetical(each, namespace) for each in documents]
+
+
+def claims_of(file: str) -> list[ResourceClaim]:
+    """The claims of a file, and one claim per template. Raises as `hypothetical_objects`."""
+    found = (each for each in hypothetical_objects(file, kinds=CLAIMS) if isinstance(each, ResourceClaim))
+    return [replace(each, metadata=replace(each.metadata, name=each.metadata.name or "(unnamed)")) for each in found]

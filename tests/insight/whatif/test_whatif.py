@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
-from dra_extender.insight.manifests import draft, hypothetical_objects, pods_of
+from dra_extender.insight.manifests import draft, hypothetical, pods_of
 from dra_extender.insight.whatif import whatif
 from dra_extender.insight.whatif.whatif import Changes, NodesLike, WhatIf
 from tests.support.diagnosis.gangscenes import CLASS, claim, host, member
@@ -172,7 +171,7 @@ def trial(count: int, device_class: str = "gpu") -> list[Json]:
 def ask_with(objects: list[Json], pods: list[Json] | None = None) -> WhatIf:
     """Asked on two nodes, where p has the GPUs of one; w waits for two GPUs and x as well."""
     documents = [GPUS, *TWO, *running("p", "a", "gpu-0", "gpu-1"), *waiting("w", 2), *waiting("x", 2)]
-    added = [item for each in objects for item in hypothetical_objects("f", json.dumps(each), "default")]
+    added = [hypothetical(each, "default") for each in objects]
     drafts = None
     if pods is not None:
         found = pods_of("f", pods)

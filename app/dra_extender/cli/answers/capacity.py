@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from dra_extender.api.core import PodDisruptionBudget
 from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import ResourceClaim
 from dra_extender.cli.answers.answer import answered, printed, unanswerable
 from dra_extender.cli.answers.why import drafts, known_pod
 from dra_extender.cli.cluster import read, view_of
@@ -19,7 +20,7 @@ from dra_extender.cli.output import NO, YES, UnanswerableError, table, terminal_
 from dra_extender.cli.questions import CompactOptions, HeadroomOptions, MigrateOptions, SimulateOptions, WhatIfOptions
 from dra_extender.insight.compaction import Compaction, EvictionRules, request_of_claims, request_of_gang
 from dra_extender.insight.headroom import GangShape, class_request, measuring
-from dra_extender.insight.manifests import Draft, claims_of, hypothetical_objects, objects, text_of
+from dra_extender.insight.manifests import Draft, claims_of, hypothetical_objects, objects
 from dra_extender.insight.migration import Migration, migrating, plan
 from dra_extender.insight.requests import InvalidRequestError
 from dra_extender.insight.whatif.clustercopy import Placed
@@ -40,11 +41,10 @@ async def answer_headroom(given: HeadroomOptions) -> int:
     if bool(given.device_class) == bool(given.filename):
         raise typer.BadParameter("name a DeviceClass, or a file with -f", param_hint="CLASS")
     with unanswerable():
-        text = text_of(given.filename) if given.filename else ""
+        claims: Sequence[ResourceClaim] = claims_of(given.filename) if given.filename else []
         cluster = await read(given)
         view = view_of(cluster)
         if given.filename:
-            claims = claims_of(given.filename, text)
             what = f"pods with {request_of_claims(view, given.filename, claims).name}"
         else:
             what, claims = class_request(view, given.device_class or "", given.count)
@@ -65,7 +65,7 @@ async def answer_what_if(given: WhatIfOptions) -> int:
         written = await drafts(given, given.filename, namespace) if given.filename else None
         added = tuple(map(added_node, given.add_node or ()))
         files = given.with_file or ()
-        hypothetical = tuple(item for file in files for item in hypothetical_objects(file, text_of(file), namespace))
+        hypothetical = [item for file in files for item in hypothetical_objects(file, namespace)]
         cluster = await read(given)
         pods = [Draft(known_pod(cluster, given.pod, namespace), ())] if given.pod else written
         changes = Changes(
@@ -89,7 +89,7 @@ def added_node(text: str) -> NodesLike:
 
 async def answer_simulate(given: SimulateOptions) -> int:
     with unanswerable():
-        documents = objects(given.filename, text_of(given.filename))
+        documents = objects(given.filename)
         if len(documents) != 1:
             raise ValueError(f"{given.filename} has {len(documents)} objects: give one request")
         cluster = await read(given)
@@ -106,7 +106,7 @@ async def answer_compact(given: CompactOptions) -> int:
     if bool(given.pod) == bool(given.filename):
         raise typer.BadParameter("name a pod, or a file with -f", param_hint="POD")
     with unanswerable():
-        text = text_of(given.filename) if given.filename else ""
+        claims = claims_of(given.filename) if given.filename else []
         cluster = await read(given, evictions=True)
         for key, found in cluster.undecodable.items():
             if key.kind == PodDisruptionBudget.__name__:
@@ -116,7 +116,7 @@ async def answer_compact(given: CompactOptions) -> int:
             pod = known_pod(cluster, given.pod, given.namespace or given.default_namespace())
             request, own = request_of_gang(view, pod), pod.spec.scheduler_name
         else:
-            request = request_of_claims(view, given.filename, claims_of(given.filename, text))
+            request = request_of_claims(view, given.filename, claims)
     rules = EvictionRules(frozenset(given.scheduler_name or (own or SCHEDULER,)), BudgetsByNamespace(cluster.budgets))
     advice = Compaction(request, rules).advice()
     text = answered(advice, given.output, lambda: wrapped(advice.lines(), WIDTH))

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import typer
 
-from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import ResourceSlice
 from dra_extender.cel import CelCompileError, CelGates, Programs
@@ -18,7 +17,7 @@ from dra_extender.cli.cluster import read_slices
 from dra_extender.cli.output import FAILED, NO, YES, UnanswerableError, table, terminal_width
 from dra_extender.cli.questions import SelectorOptions
 from dra_extender.cli.scenarios import answer_lines
-from dra_extender.insight.manifests import objects, text_of
+from dra_extender.insight.manifests import decoded, objects
 from dra_extender.plaintext import counted, printable
 
 _WORDS: Final = {True: "yes", False: "no", None: "error"}
@@ -61,10 +60,10 @@ def _batch() -> int:
 
 def _slices_of(file: str) -> list[ResourceSlice]:
     """All ResourceSlices of a file. Raises ValueError."""
-    found = [item for item in objects(file, text_of(file)) if item.get("kind") == "ResourceSlice"]
+    found = [decoded(item) for item in objects(file) if item.get("kind") == "ResourceSlice"]
     if not found:
         raise ValueError(f"{file} contains no object of kind ResourceSlice")
-    return [convert(ResourceSlice, item) for item in found]
+    return found
 
 
 def _lines(trials: Sequence[DeviceMatch], counts: Counter[bool | None]) -> Iterator[str]:

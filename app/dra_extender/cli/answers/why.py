@@ -18,7 +18,7 @@ from dra_extender.cli.cluster import connected, read, view_of
 from dra_extender.cli.output import NO, YES, terminal_width
 from dra_extender.cli.questions import Source, WhyOptions
 from dra_extender.devices.cluster import Cluster
-from dra_extender.insight.manifests import Draft, Manifests, claim_of, draft, objects, pods_of, text_of
+from dra_extender.insight.manifests import TEMPLATE, Draft, Manifests, draft, manifests, objects, pods_of
 from dra_extender.insight.requests import nodes_named, pod_named
 from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.insight.why.report import Diagnosis
@@ -101,7 +101,7 @@ async def drafts(source: Source, file: str, namespace: str) -> list[Draft]:
     """The pods of a file, or of standard input for "-". Templates that the file lacks are read from the cluster. Raises
     OSError, DecodeError, ApiError, CredentialsError and ValueError.
     """
-    found = pods_of(file, objects(file, text_of(file)))
+    found = pods_of(file, objects(file))
     stored = await _stored_templates(source, found, namespace)
     return [
         draft(pod, found.claims, {**stored.get(pod.metadata.namespace or namespace, {}), **found.templates}, namespace)
@@ -131,5 +131,5 @@ async def _stored_templates(
                 document = msgspec.json.decode(await client.get(kind.path(where, name)))
             except (NotFoundError, RejectedError):
                 continue
-            templates.setdefault(where, {})[name] = claim_of({**document, "kind": "ResourceClaimTemplate"}).spec
+            templates.setdefault(where, {}).update(manifests([{**document, "kind": TEMPLATE}]).templates)
     return templates
