@@ -12,18 +12,16 @@ one, and where another person or component has to act, such as for a scheduling 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import suppress
-from itertools import combinations
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import combinations, islice
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from dra_extender.allocation.selectors import cel_gates, device_view
+from dra_extender.allocation.selectors import device_view
 from dra_extender.api.core import Pod
-from dra_extender.api.resource import DeviceClass
-from dra_extender.cel import CelCompileError, CelRuntimeError, DeviceView, Work, WorkExceeded
 from dra_extender.devices.models import DeviceModel
+from dra_extender.insight.devicereport.listing import ClassMembers
 from dra_extender.insight.snapshot import SimulatedPod
 from dra_extender.insight.why import claimchanges, podchanges, selectorchanges, tenantchanges
 from dra_extender.insight.why.candidates import (
@@ -41,12 +39,13 @@ from dra_extender.insight.why.nodegroups import NodeGroups
 from dra_extender.insight.why.report import Change, NodeGroup, Remedy
 from dra_extender.plaintext import printable
 from dra_extender.scheduling.turns import QueryBudget, Turns
-from dra_extender.scheduling.view import View
 
 MOST: Final = 8
 """Remedies that are reported at most."""
-DRIVERS: Final = 20_000
-"""Units of work to find the drivers of the devices that each class selects, for all classes together."""
+CLASSES: Final = 500
+"""Of more classes, the drivers are not found."""
+SELECTED: Final = 20_000
+"""How often a class is compared with a device model, to find the drivers of the devices that each class selects."""
 MODEL: Final = 10
 """Units of work to collect the words of one device model."""
 ATTRIBUTE: Final = 2
@@ -98,8 +97,8 @@ def remedies(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudget)
 def _candidates(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudget) -> ChangeLists:
     pod, known = nodes.pod, claimchanges.tallies(found)
     yield from budget.charge(sum(len(group.requests) for group in found))
-    vocabulary, devices = yield from _vocabulary(pod, found, budget)
-    vocabulary.classes = yield from _drivers(pod, devices, budget)
+    vocabulary, models = yield from _vocabulary(pod, found, budget)
+    vocabulary.classes = yield from _drivers(pod, models, budget)
     for claim in editable_claims(pod):
         if claim.claim.allocation is not None:
             continue
@@ -114,10 +113,9 @@ def _candidates(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudg
 
 def _vocabulary(
     pod: SimulatedPod, found: Sequence[NodeGroup], budget: QueryBudget
-) -> Turns[tuple[selectorchanges.Vocabulary, Sequence[DeviceView]]]:
-    """(the vocabulary of the devices on the groups' example nodes, these devices as selectors see them)"""
-    vocabulary, devices = selectorchanges.Vocabulary(), list[DeviceView]()
-    models: set[DeviceModel] = set()
+) -> Turns[tuple[selectorchanges.Vocabulary, Iterable[DeviceModel]]]:
+    """(the vocabulary of the devices on the groups' example nodes, the models of these devices)"""
+    vocabulary, models = selectorchanges.Vocabulary(), dict[DeviceModel, None]()
     for group in found:
         values: dict[str, Any] = {}
         seen = pod.view.cluster.inventory.view(group.example or group.nodes[0])
@@ -127,40 +125,29 @@ def _vocabulary(
             if device.model in models:
                 continue
             if len(models) >= DEVICES:
-                return vocabulary, devices
-            models.add(device.model)
+                return vocabulary, models
+            models[device.model] = None
             traits = device.model.traits
             yield from budget.charge(MODEL + ATTRIBUTE * (len(traits.attributes) + len(traits.capacity)))
             view = device_view(device.model, pod.view.features)
             vocabulary.add(view)
             differing = (name for name, value in view.attributes.items() if values.setdefault(name, value) != value)
             vocabulary.differing.update(differing)
-            devices.append(view)
-    return vocabulary, devices
+    return vocabulary, models
 
 
-def _drivers(pod: SimulatedPod, devices: Sequence[DeviceView], budget: QueryBudget) -> Turns[Mapping[str, Set[str]]]:
+def _drivers(pod: SimulatedPod, models: Iterable[DeviceModel], budget: QueryBudget) -> Turns[Mapping[str, Set[str]]]:
     """By class: the drivers of the devices that it selects. Drivers are missing if the classes need too much work."""
-    found: dict[str, set[str]] = {}
-    work = Work(DRIVERS)
-    for name, known in sorted(pod.view.cluster.classes.items()):
-        left, found[name] = work.left, set()
-        with suppress(CelCompileError, CelRuntimeError, WorkExceeded):
-            found[name].update(_drivers_of(known, devices, pod.view, work))
-        yield from budget.charge(1 + left - work.left)
+    found: dict[str, set[str]] = {name: set() for name in sorted(pod.view.cluster.classes)}
+    if len(found) > CLASSES:
+        return found
+    members = ClassMembers(pod.view)
+    for model in islice(models, 1 + SELECTED // (1 + len(found))):
+        yield from members.learn([model])
+        for name in members.of(model):
+            found[name].add(model.traits.driver)
+        yield from budget.charge(1 + len(found))
     return found
-
-
-def _drivers_of(known: DeviceClass, devices: Sequence[DeviceView], view: View, work: Work) -> Iterator[str]:
-    gates, remembered = cel_gates(view.features), view.decisions.filters.programs
-    texts = [selector.cel.expression for selector in known.spec.selectors if selector.cel is not None]
-    programs = [remembered.compile(text, gates, work) for text in texts]
-    drivers: set[str] = set()
-    for device in devices:
-        work.charge(1)
-        if device.driver not in drivers and all(program.evaluate(device, work) for program in programs):
-            drivers.add(device.driver)
-            yield device.driver
 
 
 def _first(nodes: NodeGroups, changes: ChangeList, budget: QueryBudget) -> Turns[Remedy | None]:
