@@ -69,6 +69,12 @@ def writer(client: KubeClient) -> Writer:
 
 POD = Pod(metadata=ObjectMeta(name="p", namespace="default", uid="pu", resource_version="7"))
 POD_AT = {"uid": "pu", "resourceVersion": "7"}
+
+
+async def nominate(writer: Writer, node: str | None) -> None:
+    await writer.patch_pod_status(POD, {"nominatedNodeName": node}, version="7", ahead=True)
+
+
 WITH_FINALIZER = msgspec.structs.replace(
     CLAIM, metadata=msgspec.structs.replace(CLAIM.metadata, finalizers=("other", FINALIZER))
 )
@@ -101,11 +107,11 @@ WRITES: dict[str, tuple[Callable[[Writer], Awaitable[object]], str, object]] = {
         {"metadata": {"uid": "pu", "resourceVersion": "7"}, "status": {"conditions": []}},
     ),
     "a nomination is for one version": (
-        lambda writer: writer.nominate_pod(POD, "n1"), "p/status",
+        lambda writer: nominate(writer, "n1"), "p/status",
         {"metadata": POD_AT, "status": {"nominatedNodeName": "n1"}},
     ),
     "a nomination is removed": (
-        lambda writer: writer.nominate_pod(POD, None), "p/status",
+        lambda writer: nominate(writer, None), "p/status",
         {"metadata": POD_AT, "status": {"nominatedNodeName": None}},
     ),
 }  # fmt: skip

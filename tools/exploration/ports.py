@@ -85,15 +85,14 @@ class Ports:
     async def bind_pod(self, namespace: str, name: str, uid: str, version: str, node: str) -> None:
         await self._ask("bind_pod", namespace, name, uid, version, node)
 
-    async def patch_pod_status(self, pod: Pod, status: Mapping[str, Any], *, version: str = "") -> Pod:
+    async def patch_pod_status(
+        self, pod: Pod, status: Mapping[str, Any], *, version: str = "", ahead: bool = False
+    ) -> Pod:
         patched: Pod = await self._ask("patch_pod_status", pod, dict(status), version=version)
         return patched
 
     async def evict_pod(self, pod: Pod, *, dry_run: bool = False) -> None:
         raise AssertionError("nobody is evicted here")
-
-    async def nominate_pod(self, pod: Pod, node: str | None) -> None:
-        raise AssertionError("nobody is nominated here")
 
     async def nominated_ahead(self, pod: Pod) -> str:
         raise AssertionError("nobody is nominated here")

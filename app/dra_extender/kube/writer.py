@@ -150,29 +150,24 @@ class Writer:
         except NotFoundError:
             return None
 
-    async def patch_pod_status(self, pod: Pod, status: Mapping[str, Any], *, version: str = "") -> Pod:
-        metadata = {"uid": pod.metadata.uid} | ({"resourceVersion": version} if version else {})
-        body = msgspec.json.encode({"metadata": metadata, "status": to_builtins(status)})
-        path = PODS.path(pod.metadata.namespace, pod.metadata.name, "status")
-        return _decoded(PODS, await self._client.patch(path, body, STRATEGIC_PATCH))
-
-    async def nominate_pod(self, pod: Pod, node: str | None) -> None:
-        """Set status.nominatedNodeName, or take it away, if the pod is stored at this version. ConflictError otherwise.
-        The API server notes who has set the field (metadata.managedFields), and forgets it when another client changes
-        or clears it, as a binding does: nothing of it stays on the pod.
+    async def patch_pod_status(
+        self, pod: Pod, status: Mapping[str, Any], *, version: str = "", ahead: bool = False
+    ) -> Pod:
+        """`ahead`: the API server notes who has set the field (metadata.managedFields), and forgets it when another
+        client changes or clears it, as a binding does: nothing of it stays on the pod.
         """
-        meta = pod.metadata
-        metadata = {"uid": meta.uid, "resourceVersion": meta.resource_version}
-        await self._client.request(
+        metadata = {"uid": pod.metadata.uid} | ({"resourceVersion": version} if version else {})
+        data = await self._client.request(
             "PATCH",
-            PODS.path(meta.namespace, meta.name, "status"),
-            params={"fieldManager": NOMINATOR},
-            body=msgspec.json.encode({"metadata": metadata, "status": {"nominatedNodeName": node}}),
+            PODS.path(pod.metadata.namespace, pod.metadata.name, "status"),
+            params={"fieldManager": NOMINATOR} if ahead else None,
+            body=msgspec.json.encode({"metadata": metadata, "status": to_builtins(status)}),
             content_type=STRATEGIC_PATCH,
         )
+        return _decoded(PODS, data)
 
     async def nominated_ahead(self, pod: Pod) -> str:
-        """The node that `nominate_pod` has set and no other client has changed since; empty without one."""
+        """The node that a nomination `ahead` has set and no other client has changed; empty without one."""
         try:
             data = await self._client.get(PODS.path(pod.metadata.namespace, pod.metadata.name))
         except NotFoundError:

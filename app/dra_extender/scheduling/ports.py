@@ -64,19 +64,17 @@ class Ports(Protocol):
         being deleted is a ConflictError.
         """
 
-    async def patch_pod_status(self, pod: Pod, status: Mapping[str, Any], *, version: str = "") -> Pod:
+    async def patch_pod_status(
+        self, pod: Pod, status: Mapping[str, Any], *, version: str = "", ahead: bool = False
+    ) -> Pod:
         """Merge these fields into the pod's status; None takes one away. The preconditions are the pod's UID and this
-        resourceVersion, unless it is empty.
-        """
-
-    async def nominate_pod(self, pod: Pod, node: str | None) -> None:
-        """Set status.nominatedNodeName ahead of the queue, or take it away. The preconditions are the pod's UID and
-        resourceVersion. The field is noted under a name of its own, so that `nominated_ahead` knows it again.
+        resourceVersion, unless it is empty. `ahead`: the pod is nominated ahead of the queue, and `nominated_ahead`
+        knows it again.
         """
 
     async def nominated_ahead(self, pod: Pod) -> str:
-        """The node for which this pod, as it is stored now, was nominated by `nominate_pod`, whichever replica called
-        it; empty when it is not, or another writer has nominated it.
+        """The node for which this pod, as it is stored now, was nominated ahead of the queue, by whichever replica;
+        empty when it is not, or another writer has nominated it.
         """
 
     async def evict_pod(self, pod: Pod, *, dry_run: bool = False) -> None:

@@ -310,7 +310,12 @@ class Client:
         if name in self.api.too_large:
             raise OutcomeUnknownError(500, "", "etcdserver: request is too large")
 
-    async def patch_pod_status(self, pod: Pod, status: Mapping[str, Any], *, version: str = "") -> Pod:
+    async def patch_pod_status(
+        self, pod: Pod, status: Mapping[str, Any], *, version: str = "", ahead: bool = False
+    ) -> Pod:
+        named = status.get("nominatedNodeName") or ""
+        operation = "patch_pod_status" if not ahead else "nominate_pod" if named else "withdraw_pod"
+
         def commit() -> Pod:
             self._store_more(pod.metadata.name)
             stored: Pod | None = self.api.objects.get((Pod, pod.metadata.key))
@@ -321,27 +326,12 @@ class Client:
             if version not in ("", stored.metadata.resource_version):
                 raise ConflictError(409, "Conflict", pod.metadata.key)
             patched = strategy.with_pod_status(stored, to_builtins(status))
-            return self.api.put(patched, "patch_pod_status") if patched != stored else stored
+            if ahead and named:
+                self.api.nominated_ahead[pod.metadata.uid] = named
+            return self.api.put(patched, operation) if patched != stored else stored
 
-        result: Pod = await self._call("patch_pod_status", commit)
+        result: Pod = await self._call("nominate_pod" if ahead else "patch_pod_status", commit)
         return result
-
-    async def nominate_pod(self, pod: Pod, node: str | None) -> None:
-        def commit() -> None:
-            self._store_more(pod.metadata.name)
-            stored: Pod | None = self.api.objects.get((Pod, pod.metadata.key))
-            if stored is None:
-                raise NotFoundError(404, "NotFound", pod.metadata.key)
-            same = stored.metadata.uid == pod.metadata.uid
-            if not same or stored.metadata.resource_version != pod.metadata.resource_version:
-                raise ConflictError(409, "Conflict", pod.metadata.key)
-            patched = strategy.with_pod_status(stored, {"nominatedNodeName": node or ""})
-            if node:
-                self.api.nominated_ahead[pod.metadata.uid] = node
-            if patched != stored:
-                self.api.put(patched, "nominate_pod" if node else "withdraw_pod")
-
-        await self._call("nominate_pod", commit)
 
     async def nominated_ahead(self, pod: Pod) -> str:
         def read() -> str:

@@ -282,12 +282,16 @@ class EarlyNominationController:
         self._sending.add(task)
         task.add_done_callback(sent)
 
+    async def _name(self, pod: Pod, node: str | None) -> None:
+        version = pod.metadata.resource_version
+        await self._handle.ports.patch_pod_status(pod, {"nominatedNodeName": node}, version=version, ahead=True)
+
     async def _write(self, nomination: EarlyNomination, pod: Pod) -> None:
         if not self._handle.leading() or nomination.ending:
             self._drop(nomination)
             return
         try:
-            await self._handle.ports.nominate_pod(pod, nomination.node)
+            await self._name(pod, nomination.node)
         except ApiError as error:
             self._handle.observer.count(EARLY_NOMINATIONS, "failed")
             if isinstance(error, OutcomeUnknownError):
@@ -311,11 +315,11 @@ class EarlyNominationController:
         """Remove the nomination, or find out whose it is."""
         if not self._handle.leading():
             return
-        ports, now = self._handle.ports, self._view.clock.monotonic()
+        now = self._view.clock.monotonic()
         try:
             if nomination.ours:
-                await ports.nominate_pod(pod, None)
-            elif node := await ports.nominated_ahead(pod):  # the watch may show an older one
+                await self._name(pod, None)
+            elif node := await self._handle.ports.nominated_ahead(pod):  # the watch may show an older one
                 nomination.ours, nomination.seen, nomination.node = True, node == nomination.node, node
                 return
             self._drop(nomination)
