@@ -28,7 +28,7 @@ from dra_extender.api.core import Pod
 from dra_extender.api.events import Applied
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.pods import Pods
-from dra_extender.http.application import Pages, create_app
+from dra_extender.http.application import create_app, health_router
 from dra_extender.http.insight import insight_router
 from dra_extender.http.metrics import Metrics
 from dra_extender.http.page.routes import page_router
@@ -154,7 +154,7 @@ async def run(nodes: int) -> Results:
     size = sum(len(alone.state.get(key) or b"") for key in alone.state.keys(""))
     feed = PageUpdates(service)
     server = HttpServer(
-        create_app(Pages(service, Metrics(), (insight_router(service), page_router(feed)))), "127.0.0.1", 0
+        create_app([health_router(service, Metrics()), insight_router(service), page_router(feed)]), "127.0.0.1", 0
     )
     await server.start()
     try:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from dra_extender.http.application import Health, Pages, create_app
+from dra_extender.http.application import Health, create_app, health_router
 from dra_extender.http.insight import Insight, insight_router
 from dra_extender.http.metrics import Metrics
 
@@ -24,7 +24,7 @@ _LIMITS: Final = {"minimum": "at least", "maximum": "at most"}
 def schema() -> dict[str, Any]:
     """The OpenAPI document."""
     nobody = None
-    return create_app(Pages(cast(Health, nobody), Metrics(), [insight_router(cast(Insight, nobody))])).openapi()
+    return create_app([health_router(cast(Health, nobody), Metrics()), insight_router(cast(Insight, nobody))]).openapi()
 
 
 def markdown() -> str:

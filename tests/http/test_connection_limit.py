@@ -16,7 +16,7 @@ from tests.support.http.served import Served
 
 FEW = ConnectionLimits(connections=3, probe_connections=1)
 PROBE = b"GET /readyz?verbose HTTP/1.1\r\nHost: x\r\n\r\n"
-VERSION = b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n"
+METRICS = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
 BODY = b'{"PodName":"p","PodNamespace":"d","PodUID":"u","Node":"n"}'
 BIND = b"POST /scheduler/bind HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
 
@@ -101,25 +101,25 @@ async def crowd(request: pytest.FixtureRequest, served: Served) -> AsyncIterator
 
 async def test_of_too_many_connections_those_that_never_asked_go_first(crowd: Crowd) -> None:
     scheduler = await crowd.connect()
-    assert await scheduler.ask(VERSION) == 200
+    assert await scheduler.ask(METRICS) == 200
     silent, slow = await crowd.connect(), await crowd.connect()
     slow.writer.write(BIND[:-1])
     newest = await crowd.connect()
     assert await silent.is_closed()
-    assert await newest.ask(VERSION) == 200
+    assert await newest.ask(METRICS) == 200
     last = await crowd.connect()
     assert await slow.is_closed()
-    assert [await client.ask(VERSION) for client in (scheduler, newest, last)] == [200, 200, 200]
+    assert [await client.ask(METRICS) for client in (scheduler, newest, last)] == [200, 200, 200]
     assert crowd.counted("idle_closed") == 2
 
 
 async def test_of_those_that_have_asked_the_one_that_was_quiet_for_longest_goes(crowd: Crowd) -> None:
     first, second, third = [await crowd.connect() for _ in range(3)]
     for client in (second, first, third, first):
-        assert await client.ask(VERSION) == 200
+        assert await client.ask(METRICS) == 200
     newest = await crowd.connect()
     assert await second.is_closed()
-    assert [await client.ask(VERSION) for client in (first, third, newest)] == [200, 200, 200]
+    assert [await client.ask(METRICS) for client in (first, third, newest)] == [200, 200, 200]
 
 
 async def test_a_request_that_is_worked_on_is_not_cut_off_and_probes_are_still_answered(crowd: Crowd) -> None:
@@ -127,7 +127,7 @@ async def test_a_request_that_is_worked_on_is_not_cut_off_and_probes_are_still_a
     probe = await crowd.connect()
     assert await probe.ask(PROBE) == 200
     assert await probe.ask(PROBE) == 200
-    assert await probe.ask(VERSION) == 503
+    assert await probe.ask(METRICS) == 503
     other = await crowd.connect()
     assert await other.ask(BIND) == 503
     assert crowd.counted("probes_only") >= 1
@@ -152,7 +152,7 @@ async def test_beyond_the_reserve_a_new_connection_is_closed_while_all_others_wo
     assert crowd.counted("refused") == 1
     crowd.release.set()
     assert [await client.status() for client in busy] == [200, 200]
-    assert await (await crowd.connect()).ask(VERSION) == 200
+    assert await (await crowd.connect()).ask(METRICS) == 200
 
 
 def test_the_log_says_so_once_in_half_a_minute_however_many_come() -> None:

@@ -24,7 +24,6 @@ from dra_extender.scheduling import outcomes
 from dra_extender.scheduling.outcomes import LabelledCounter, Reading
 from dra_extender.service.replica import Replica
 from dra_extender.unexpected import PLACES, ErrorPlace, counts
-from dra_extender.version import VERSION
 from tests.support.http.served import Served, serving
 from tests.support.unexpected import Reports, raises_unexpected
 
@@ -42,16 +41,6 @@ async def test_a_probe_answers_200_or_503_and_says_why(
     async with session.get(served.url + path) as reply:
         assert reply.status == 503
         assert (await reply.json())["checks"][0]["problem"] == "Node: not listed yet"
-
-
-async def test_the_version_names_both_sides(served: Served, session: aiohttp.ClientSession) -> None:
-    async with session.get(served.url + "/version") as reply:
-        assert await reply.json() == {
-            "version": VERSION,
-            "kubernetes": "v1.36.2",
-            "resource_api": "v1",
-            "server": "http://api",
-        }
 
 
 async def test_between_two_scrapes_everything_else_goes_on(
@@ -83,7 +72,7 @@ async def test_between_two_scrapes_everything_else_goes_on(
 
 @pytest.mark.parametrize(("size", "status"), [(8_192, 200), (8_193, 414)])
 async def test_parameters_are_bounded(served: Served, session: aiohttp.ClientSession, size: int, status: int) -> None:
-    async with session.get(served.url + "/version?" + "x" * size) as reply:
+    async with session.get(served.url + "/metrics?" + "x" * size) as reply:
         assert reply.status == status
 
 

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from dra_extender.api.core import Pod
-from dra_extender.http.application import Pages, create_app
+from dra_extender.http.application import create_app
 from dra_extender.http.authorization import TokenAuthorizer
 from dra_extender.http.insight import QueryQueue, insight_router
 from dra_extender.insight.problems import ClusterProblem
@@ -74,7 +74,7 @@ def state() -> State:
 
 @pytest.fixture
 async def url(served: Served, state: State) -> AsyncIterator[str]:
-    app = create_app(Pages(served, served.metrics, [insight_router(state)]), TokenAuthorizer(Tenant()))
+    app = create_app([*served.pages, insight_router(state)], TokenAuthorizer(Tenant()))
     async with serving(app) as server:
         yield server.url
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from dra_extender.http.application import Pages, create_app
+from dra_extender.http.application import create_app, health_router
 from dra_extender.http.insight import insight_router
 from dra_extender.http.metrics import Metrics
 from dra_extender.http.protocol import PROBES
@@ -243,7 +243,7 @@ def covers(url: str, path: str) -> bool:
 
 def test_the_role_for_readers_grants_every_page_and_those_of_prometheus_and_autoscalers_one() -> None:
     replica = Replica()
-    app = create_app(Pages(replica, Metrics(), [insight_router(replica)]))
+    app = create_app([health_router(replica, Metrics()), insight_router(replica)])
     pages = {*app.openapi()["paths"], "/openapi.json"} - PROBES - {"/v1/simulate"}
     urls = granted("dra-extender-insight-reader")
     assert [page for page in sorted(pages) if not any(covers(url, page) for url in urls)] == []

@@ -19,7 +19,7 @@ from tests.support.service.world import StartService, World
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 READER = "system:serviceaccount:default:reader"
-PAGES = ("/metrics", "/version", "/openapi.json", "/insight/devices", "/insight/problems")
+PAGES = ("/metrics", "/openapi.json", "/insight/devices", "/insight/problems")
 
 
 def only_the_reader_reads(asked: Attributes) -> bool:

@@ -90,8 +90,6 @@ async def test_probes_version_and_metrics_tell_about_it(world: World, service: S
         "ResourceSlice",
         "ResourceClaim",
     }
-    _, version = await world.get(service.url + "/version")
-    assert (version["resource_api"], version["server"]) == ("v1", world.api.url)
     _, text = await world.get(service.url + "/metrics")
     assert 'dra_extender_objects{kind="Node"} 3.0' in text
     assert "dra_extender_ready 1.0" in text
@@ -112,7 +110,7 @@ async def test_insight_can_have_an_address_of_its_own(world: World, start_servic
 async def test_older_api_versions_are_spoken_where_v1_is_not_served(world: World, version: str) -> None:
     async with EmbeddedAPIServer(versions=(version,)) as api, serve(api.url) as service:
         await until_ready(service)
-        assert service.replica.kubernetes[1] == version
+        assert service.replica.served.version == version
 
 
 async def test_after_an_upgrade_that_withdraws_its_version_it_speaks_the_new_one(
@@ -125,7 +123,7 @@ async def test_after_an_upgrade_that_withdraws_its_version_it_speaks_the_new_one
         await service.start()
         await until_ready(service)
     async with EmbeddedAPIServer(port=port):
-        await until(lambda: service.replica.kubernetes[1] == "v1")
+        await until(lambda: service.replica.served.version == "v1")
         await until_ready(service)
         await service.stop()
     captured = capfd.readouterr()
@@ -143,7 +141,7 @@ async def test_after_an_upgrade_what_the_old_version_denied_is_forgotten(monkeyp
     async with EmbeddedAPIServer(port=port) as after:
         after.faults.add(RequestFault(resource="selfsubjectaccessreviews", status=500))
         await until_ready(service)
-        assert service.replica.kubernetes[1] == "v1"
+        assert service.replica.served.version == "v1"
         assert "resourceclaims/binding" not in service.replica.unavailable()
         await service.stop()
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -39,23 +39,12 @@ class HealthReport(msgspec.Struct, frozen=True):
     checks: Sequence[Check]
 
 
-class Version(msgspec.Struct, frozen=True):
-    version: Annotated[str, msgspec.Meta(description="of this program")]
-    kubernetes: Annotated[str, msgspec.Meta(description="of the API server; empty until it answers")]
-    resource_api: Annotated[str, msgspec.Meta(description="version of resource.k8s.io in use; empty until known")]
-    server: Annotated[str, msgspec.Meta(description="URL of the API server")]
-
-
 class Health(Protocol):
     """The service as probes see it."""
 
     def live(self) -> Sequence[Check]: ...
 
     def ready(self) -> Sequence[Check]: ...
-
-    @property
-    def kubernetes(self) -> tuple[str, str, str]:
-        """Version of the API server, version of its resource API, and its URL; empty until known."""
 
 
 PROBE_RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -82,11 +71,6 @@ def health_router(health: Health, metrics: Metrics) -> APIRouter:
         """Whether calls of the verbs are answered here, by this replica or by the leader that it forwards them to."""
         return report(health.ready())
 
-    @router.get("/version", response_class=Response, responses=DENIALS | {200: json_content(Version, "the versions")})
-    async def version() -> Response:
-        """The versions of this program and of the API server."""
-        return json_response(Version(VERSION, *health.kubernetes))
-
     @router.get(
         "/metrics",
         response_class=Response,
@@ -105,14 +89,6 @@ def health_router(health: Health, metrics: Metrics) -> APIRouter:
 TOO_LONG: Final = f"the query string is longer than {BYTES_OF_QUERY:,} bytes: send several requests"
 
 
-class Pages(msgspec.Struct, frozen=True):
-    """What is served besides the verbs: probes, metrics, and `routers` (insight, the page)."""
-
-    health: Health
-    metrics: Metrics
-    routers: Sequence[APIRouter] = ()
-
-
 class Application(FastAPI):
     """Passes requests for the paths in `verbs` to these applications, and everything else to FastAPI."""
 
@@ -127,10 +103,11 @@ class Application(FastAPI):
 
 
 def create_app(
-    pages: Pages | None, authorizer: TokenAuthorizer | None = None, verbs: Mapping[str, ASGIApp] | None = None
+    pages: Sequence[APIRouter], authorizer: TokenAuthorizer | None = None, verbs: Mapping[str, ASGIApp] | None = None
 ) -> Application:
-    """The application of the verbs' address, with `pages` unless they have an address of their own; without `verbs`,
-    the application of this address. Without `authorizer` everybody may read `pages`.
+    """The application of the verbs' address, with `pages` (probes, metrics, insight, the page) unless they have an
+    address of their own; without `verbs`, the application of this address. Without `authorizer` everybody may read
+    `pages`.
     """
     # kube-scheduler's client would turn a redirect into a GET: paths match exactly or not at all.
     app = Application(
@@ -146,9 +123,8 @@ def create_app(
     app.exception_handler(InvalidRequestError)(invalid_request)
     if authorizer is not None:
         app.add_middleware(AuthorizationMiddleware, authorizer=authorizer, open_paths=PROBES | page_files().keys())
-    if pages is not None:
-        for router in (health_router(pages.health, pages.metrics), *pages.routers):
-            app.include_router(router)
+    for router in pages:
+        app.include_router(router)
     return app
 
 

@@ -36,14 +36,12 @@ NOT_SERVED = Served("")
 
 @dataclass(slots=True, eq=False)
 class Replica:
-    """One per service. The service sets `server`; `Supervision` sets the other public fields. Event loop only."""
+    """One per service. `Supervision` sets the public fields that are no settings. Event loop only."""
 
     elects: bool = False
     """Setting: replicas elect a leader."""
     forwards: bool = False
     """Setting: calls that arrive here while another replica leads are forwarded to it."""
-    server: str = ""
-    """URL of the API server; empty until the credentials are read."""
     served: Served = NOT_SERVED
     """What the API server serves; empty until it answers."""
     engine: Engine | None = None
@@ -134,10 +132,6 @@ class Replica:
             leads = self.leads()
             checks.append(Check("leader", leads or self.forwards, "" if leads else f"{self._leader_name} leads"))
         return [*checks, *(self.engine.watch_health.checks() if self.engine is not None else ())]
-
-    @property
-    def kubernetes(self) -> tuple[str, str, str]:
-        return self.served.server_version, self.served.version, self.server
 
     def readings(self) -> Iterator[Reading]:
         """The metrics that are read at a scrape; those of the engine once there is one."""

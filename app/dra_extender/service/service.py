@@ -23,7 +23,7 @@ import structlog
 from starlette.types import ASGIApp
 
 from dra_extender.api.decoding import ignore_fields
-from dra_extender.http.application import Pages, create_app
+from dra_extender.http.application import create_app, health_router
 from dra_extender.http.authorization import AllowedClients, TokenAuthorizer
 from dra_extender.http.forwarding import Forwarding
 from dra_extender.http.insight import insight_router
@@ -96,7 +96,6 @@ class Service:
         """Listen, and begin to watch the cluster. Raises CredentialsError, OSError or ssl.SSLError."""
         ignore_fields(names_in(self.settings.ignored_fields))
         client = await KubeClient.connect(self.settings.client)
-        self.replica.server = client.server
         try:
             forwarding = self._forwarding() if self.settings.advertise and self.settings.mode == "serve" else None
             await self._listen(client, forwarding)
@@ -178,7 +177,7 @@ class Service:
         terms = VerbTerms(
             replica.unavailable, self.metrics, settings.max_body, AllowedClients(settings.client_names), forwarding
         )
-        pages = Pages(replica, self.metrics, (insight_router(replica), page_router(self.page)))
+        pages = health_router(replica, self.metrics), insight_router(replica), page_router(self.page)
         authorizer = TokenAuthorizer(Reviews(client)) if settings.insight_authorization else None
         separate = bool(settings.insight_listen)
         verbs = verb_routes(lambda: replica.running.extender, terms)
@@ -188,7 +187,7 @@ class Service:
             self._servers.append(HttpServer(app, *split_address(address), tls=tls, limits=limits, report=report))
 
         try:
-            app = create_app(None if separate else pages, authorizer, verbs)
+            app = create_app(() if separate else pages, authorizer, verbs)
             listen(app, settings.listen, self._tls(ServerCertificates, settings.tls_client_ca))
             if separate:
                 tls = self._tls(ServerCertificates) if authorizer is not None else None

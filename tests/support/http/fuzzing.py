@@ -144,7 +144,7 @@ def make_application() -> Any:
         api.put(obj)
     for node in ("n1", "n2"):
         api.put(make_slice(node, ["a", "b"]))
-    return create_app(None, verbs=verb_routes(lambda: scheduling, VerbTerms(lambda: "", Metrics(), 2**20)))
+    return create_app((), verbs=verb_routes(lambda: scheduling, VerbTerms(lambda: "", Metrics(), 2**20)))
 
 
 class _Forgetful(list[Any]):

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+from fastapi import APIRouter
 from starlette.types import ASGIApp
 
 from dra_extender.api.extender import (
@@ -17,7 +18,7 @@ from dra_extender.api.extender import (
     ExtenderPreemptionResult,
     HostPriority,
 )
-from dra_extender.http.application import Application, Pages, create_app
+from dra_extender.http.application import Application, create_app, health_router
 from dra_extender.http.metrics import Metrics
 from dra_extender.http.server import HttpServer
 from dra_extender.http.verbs import VerbTerms, verb_routes
@@ -72,7 +73,6 @@ class Served:
         self.metrics = Metrics()
         self.unavailable = ""
         self.checks = [Check(name="sync", ok=True)]
-        self.kubernetes = ("v1.36.2", "v1", "http://api")
         self.metrics.read_from(lambda: [Reading("ready", 1.0), Reading("objects", 3.0, ("Node",))])
         self.url = ""
 
@@ -83,9 +83,9 @@ class Served:
         return self.checks
 
     @property
-    def pages(self) -> Pages:
+    def pages(self) -> Sequence[APIRouter]:
         """Its probes and metrics."""
-        return Pages(self, self.metrics)
+        return [health_router(self, self.metrics)]
 
     @property
     def extender(self) -> Extender:
