@@ -85,8 +85,9 @@ async def _async_true(*args: Any, **named: Any) -> bool:
     return True
 
 
-async def _not_fenced(self: Any) -> str:
-    return "gone" if self.write.claim.allocation is None else await _undo(self)
+async def _not_fenced(self: Any) -> None:
+    if self.write.claim.allocation is not None:
+        await _undo(self)
 
 
 async def _not_marked(self: Any, go_on: Any) -> None:

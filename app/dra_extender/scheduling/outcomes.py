@@ -87,21 +87,6 @@ UNANSWERED_WRITES: Final = LabelledCounter[Literal["claim", "claim_creation", "b
     {"claim": "finalizer or status", "claim_creation": "", "binding": ""},
 )
 
-UndoResult = Literal["deallocated", "unreserved", "fenced", "left", "gone"]
-
-CLAIM_WRITES_UNDONE: Final = LabelledCounter[UndoResult](
-    "claim_writes_undone_total",
-    "rollbacks of what a failed bind wrote to a claim",
-    "result",
-    {
-        "deallocated": "",
-        "unreserved": "others use the allocation",
-        "fenced": "a write still on its way will be refused",
-        "left": "it is another writer's by now",
-        "gone": "nothing was stored",
-    },
-)
-
 UnresolvedReason = Literal["refused", "undecodable", "unanswered"]
 
 UNDOS_PUT_OFF: Final = LabelledCounter[UnresolvedReason](
@@ -192,16 +177,6 @@ EARLY_NOMINATIONS: Final = LabelledCounter[EarlyNominationResult](
         "failed": "the API server refused, or the pod changed at the same time",
         "bound": "on the nominated node",
         "missed": "the pod was bound on another node or deleted, or has lost its nomination",
-    },
-)
-
-CLAIM_READ_ERRORS: Final = LabelledCounter[Literal["filter", "sweep"]](
-    "claim_read_errors_total",
-    "claims that neither a watch nor a read has returned",
-    "reader",
-    {
-        "filter": "a pod names the claim; it is refused until the claim is read",
-        "sweep": "a claim is known from a reply; it counts as existing until it is read",
     },
 )
 

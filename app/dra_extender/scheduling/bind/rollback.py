@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 import structlog
@@ -36,13 +36,11 @@ from dra_extender.scheduling.bind.failure import NOT_ROLLED_BACK, BindFailure, R
 from dra_extender.scheduling.claims import claim_names
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.nodeallocatable import patch_of
-from dra_extender.scheduling.outcomes import CLAIM_WRITES_UNDONE, UNDOS_PUT_OFF, UndoResult
+from dra_extender.scheduling.outcomes import UNDOS_PUT_OFF
 from dra_extender.scheduling.ports import Ports
 from dra_extender.scheduling.waiting import Pauses
 
 log = structlog.get_logger(__name__)
-
-T = TypeVar("T")
 
 FENCED: Final = "dra-extender.dev/fenced"
 """Annotation of claims: the version for which a reservation of unknown outcome was sent."""
@@ -71,8 +69,7 @@ class ClaimRollback:
     async def run(self, policy: RetryPolicy) -> None:
         """Roll back what is or may be stored, and release the devices. Raises Unresolved."""
         if self.write.may_be_stored or self._clear:
-            result = await self._retried("cannot be rolled back", policy, self._try)
-            self._context.observer.count(CLAIM_WRITES_UNDONE, result)
+            await self._retried("cannot be rolled back", policy, self._try)
         self.write.release()
 
     async def keep(self, policy: RetryPolicy) -> None:
@@ -84,29 +81,29 @@ class ClaimRollback:
         if hold is not None and hold.written_version is None:
             self.write.release()
 
-    async def _retried(self, what: str, policy: RetryPolicy, do: Callable[[], Awaitable[T]]) -> T:
+    async def _retried(self, what: str, policy: RetryPolicy, do: Callable[[], Awaitable[object]]) -> None:
         try:
-            return await retried(do, policy, self._view.config, self._view.clock)
+            await retried(do, policy, self._view.config, self._view.clock)
         except ApiError as error:
             raise Unresolved(f"claim {self.write.claim.metadata.key} {what}", error) from None
 
-    async def _try(self) -> UndoResult:
-        """Roll back, and return what was done. If an earlier rollback has an unknown outcome and may have been stored,
-        the claim is left unchanged, because another replica may have written it since. Raises ApiError.
+    async def _try(self) -> None:
+        """Roll back. If an earlier rollback has an unknown outcome and may have been stored, the claim is left
+        unchanged, because another replica may have written it since. Raises ApiError.
         """
         write = self.write
         write.refresh()
         if self._is_gone():
-            return "gone"
+            return
         if (write.in_doubt or write.claim.metadata.resource_version == self._failed_at) and not await self._read():
-            return "gone"
+            return
         version = write.claim.metadata.resource_version
         if self._sent and self._sent != version:
-            return "left"
+            return
         try:
-            return await self._write()
+            await self._write()
         except NotFoundError:
-            return "gone"
+            return
         except ApiError as error:
             self._failed_at = version
             if isinstance(error, OutcomeUnknownError):
@@ -128,35 +125,27 @@ class ClaimRollback:
         self.write.learned(found)
         return True
 
-    async def _write(self) -> UndoResult:
-        """One write, or none. Raises ApiError."""
-        ports, write = self._context.ports, self.write
+    async def _write(self) -> None:
+        """One write, or none: nothing is stored, or another writer relies on it by now. Raises ApiError."""
+        ports, fence, write = self._context.ports, self._context.clearer.fence, self.write
         claim = write.claim
         if claim.allocation is None:
-            if not write.in_doubt:
-                return "gone"
-            # The status write may still arrive. A new version of the claim makes it fail.
-            write.learned(await ports.remove_finalizer(claim))
-            return "fenced"
+            if write.in_doubt:  # the status write may still arrive; a new version of the claim makes it fail
+                write.learned(await ports.remove_finalizer(claim))
+            return
         abandoned = self._clear and write.consumer.resource == "pods" and self._view.is_abandoned(claim)
         if write.in_doubt and not abandoned:  # the same for a reservation
             write.learned(await ports.annotate(claim, {FENCED: claim.metadata.resource_version}))
-            return "fenced"
+            return
         if write.is_taken_over or not (self._may_be_ours() or abandoned):
-            return "left"
+            return
         rest = tuple(consumer for consumer in claim.status.reserved_for if consumer.uid != write.consumer.uid)
         ours = write.allocation is not None and same_devices(claim.allocation, write.allocation)
         if not rest and (ours or abandoned):
-            if not (ours and write.is_unchanged) and await self._context.clearer.fence(claim):
-                return "left"
-            write.learned(await ports.deallocate(claim))
-            return "deallocated"
-        if rest != claim.status.reserved_for:
-            if not write.is_unchanged and await self._context.clearer.fence(claim, only=write.consumer.uid):
-                return "left"
+            if (ours and write.is_unchanged) or not await fence(claim):
+                write.learned(await ports.deallocate(claim))
+        elif rest != claim.status.reserved_for and (write.is_unchanged or not await fence(claim, write.consumer.uid)):
             write.learned(await ports.write_status(claim, reserved_for=rest))
-            return "unreserved"
-        return "gone"
 
     def _may_be_ours(self) -> bool:
         """True when the stored status may be what this bind wrote. Other writers clear it after `abandoned_seconds` at
@@ -262,11 +251,6 @@ class Rollback(msgspec.Struct, eq=False):
             raise problems[0]
 
 
-class _Pending(msgspec.Struct):
-    why: Unresolved
-    state: object
-
-
 class PendingRollbacks:
     """`put` once per bind, `work` about once a second."""
 
@@ -274,7 +258,8 @@ class PendingRollbacks:
         self._view = view = handle.view
         self._ports: Ports = handle.ports
         self._observer = handle.observer
-        self._entries: dict[Rollback, _Pending] = {}
+        self._entries: dict[Rollback, tuple[Unresolved, object]] = {}
+        """Why each is not complete, and what the watches showed when it was tried last."""
         self._pauses: Pauses[Rollback] = Pauses(view.clock, view.config)
 
     def __len__(self) -> int:
@@ -287,11 +272,11 @@ class PendingRollbacks:
     @property
     def problems(self) -> Sequence[ObjectProblem]:
         """One per bind: why it is not rolled back, and what to do."""
-        return [_problem(rollback, entry.why) for rollback, entry in self._entries.items()]
+        return [_problem(rollback, why) for rollback, (why, _) in self._entries.items()]
 
     def put(self, rollback: Rollback, why: Unresolved) -> None:
         """Remember the rollback of a bind that could not be completed."""
-        self._entries[rollback] = _Pending(why, rollback.state)
+        self._entries[rollback] = why, rollback.state
         self._pauses.failed(rollback)
         self._observer.count(UNDOS_PUT_OFF, why.reason)
         log.warning("a failed bind is not rolled back yet", pod=rollback.pod.key, claims=rollback.claims, why=why.text)
@@ -302,14 +287,14 @@ class PendingRollbacks:
 
     async def work(self) -> None:
         """Retry the rollbacks that are due. During an outage of the API server, the others wait too."""
-        for rollback, entry in list(self._entries.items()):
-            if not rollback.may_run or (rollback.state == entry.state and not self._pauses.over(rollback)):
+        for rollback, (_, before) in list(self._entries.items()):
+            state = rollback.state
+            if not rollback.may_run or (state == before and not self._pauses.over(rollback)):
                 continue
-            entry.state = rollback.state
             try:
                 bound = await rollback.run(RetryPolicy(until=self._view.clock.monotonic(), refusals=1))
             except Unresolved as why:
-                entry.why = why
+                self._entries[rollback] = why, state
                 self._pauses.failed(rollback)
                 if why.is_outage:
                     return

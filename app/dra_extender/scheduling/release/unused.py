@@ -39,7 +39,6 @@ from dra_extender.scheduling import readiness
 from dra_extender.scheduling.claims import claim_names
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.idle import IdleAllocations, Unseen
-from dra_extender.scheduling.outcomes import CLAIM_READ_ERRORS
 from dra_extender.scheduling.release.clear import Clearer
 from dra_extender.scheduling.view import View
 
@@ -65,7 +64,6 @@ class Sweeper:
         self._clearer = clearer
         self._idle = idle
         self._unseen = unseen
-        self._observer = handle.observer
         self._offered: LRUCache[str, float] = LRUCache(100_000)
         self._started = 0.0
         self._used_by_others: Mapping[str, Collection[str]] | None = None
@@ -104,7 +102,6 @@ class Sweeper:
             try:
                 found = await self._ports.read_claim(claim.metadata.namespace, claim.metadata.name)
             except ApiError as error:
-                self._observer.count(CLAIM_READ_ERRORS, "sweep")
                 log.info("a claim that no watch has shown was not read", claim=claim.metadata.key, error=repr(error))
                 if is_passing(error):
                     return

@@ -40,7 +40,7 @@ from dra_extender.scheduling.gangs.gang import Gang, gang_with_devices
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.nomination.controller import PreemptionController
 from dra_extender.scheduling.nomination.nominations import Nominations
-from dra_extender.scheduling.outcomes import CLAIM_READ_ERRORS, FILTER_RESULTS
+from dra_extender.scheduling.outcomes import FILTER_RESULTS
 from dra_extender.scheduling.preemption.candidates import resolvable
 from dra_extender.scheduling.release.unused import Sweeper, Unblocker
 from dra_extender.scheduling.tentativeplans import TentativePlan, TentativePlans
@@ -131,16 +131,12 @@ class FilterVerb:
                     if claim is not None:
                         self._handle.event_handler.replied(claim)
         except TimeoutError:
-            self._not_read(namespace, name, "no answer in time")
+            _log_unread(namespace, name, "no answer in time")
         except ApiError as error:
-            self._not_read(namespace, name, repr(error))
+            _log_unread(namespace, name, repr(error))
             unseen = []
         self._absent.update({(namespace, name): True for name in unseen})
         deferred.charge_calls(namespace, clock.monotonic() - started)
-
-    def _not_read(self, namespace: str, name: str, error: str) -> None:
-        self._observer.count(CLAIM_READ_ERRORS, "filter")
-        log.warning("a claim of a pod could not be read", claim=f"{namespace}/{name}", error=error)
 
     def _offer_leftover(self, pod: Pod) -> None:
         """Release a claim for extended resources that an earlier attempt did not allocate."""
@@ -288,6 +284,10 @@ class FilterVerb:
         judged = isinstance(found.prefiltered, PreFilterState) and not statuses.error
         if judged and not planned:
             self._preemption.refused(pod, names)
+
+
+def _log_unread(namespace: str, name: str, error: str) -> None:
+    log.warning("a claim of a pod could not be read", claim=f"{namespace}/{name}", error=error)
 
 
 def _names(pod: Pod) -> list[str]:
