@@ -201,7 +201,7 @@ async def test_a_pod_waits_for_its_claim_however_many_claims_others_miss(world: 
     service = await refused(world, small)
     assert (await service.filter(make_pod("mine", "mine"))).NodeNames == []
     flood = [f"tenant/{number}" for number in range(2 * REMEMBERED)]
-    service.extender.requeue.refused("uid-other", service.extender.requeue.revision, missing=flood)
+    service.extender.requeue.refused("uid-other", service.extender.requeue.revision, flood)
     assert (await service.filter(make_pod("late", "late"))).NodeNames == []
     service.client.requeues = 0
     world.add(make_claim("late"))
@@ -214,8 +214,8 @@ async def test_of_too_much_that_refused_pods_wait_for_any_end_rings(world: World
     service = await refused(world, small)
     requeue = service.extender.requeue
     for number in range(REMEMBERED + 1):
-        requeue.refused("uid-other", requeue.revision, awaiting=f"gang tenant/{number}")
-    requeue.refused("uid-mine", requeue.revision, awaiting="uid-bound")
+        requeue.refused("uid-other", requeue.revision, (f"gang tenant/{number}",))
+    requeue.refused("uid-mine", requeue.revision, ("uid-bound",))
     service.client.requeues = 0
     requeue.ended(ended)
     await world.settle(2.0)

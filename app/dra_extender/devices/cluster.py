@@ -198,7 +198,7 @@ class Effects(msgspec.Struct, frozen=True):
     """What follows from an event."""
 
     requeue: bool = False
-    """A refused pod may fit now. False for a new claim: it helps only pods that wait for it (`appeared`)."""
+    """A refused pod may fit now. False for a new claim: it helps only pods that wait for it."""
     recovered: bool = False
     """The object could not be decoded before; it can be now, or is gone."""
     bound: bool = False

@@ -76,15 +76,14 @@ class EventHandler(msgspec.Struct, frozen=True, kw_only=True):
                 self.signals.notify(pod.metadata.uid)
                 return effects.bound and self._confirms_claim(pod)
             case ResourceClaim() as claim:
-                return self._put_claim(claim, event)
+                self._put_claim(claim, event)
             case DeviceClass() as device_class:
                 self.resources.class_seen(device_class)
             case Node() as node if self.placement is not None:
                 self.placement.put(node)
         return False
 
-    def _put_claim(self, claim: ResourceClaim, event: Applied) -> bool:
-        """True when a pod was refused because it misses the claim."""
+    def _put_claim(self, claim: ResourceClaim, event: Applied) -> None:
         uid, watched = claim.metadata.uid, event.source != "reply"
         if watched:
             self.idle.observe(claim, after_gap=event.source == "list")
@@ -93,7 +92,7 @@ class EventHandler(msgspec.Struct, frozen=True, kw_only=True):
         else:
             self.unseen.replied(uid)
         self.signals.notify(uid)
-        return self.requeue.appeared(claim.metadata.key)
+        self.requeue.ended(claim.metadata.key)
 
     def _remove(self, kind: str, uid: str) -> None:
         if kind == Pod.__name__ and self.placement is not None:

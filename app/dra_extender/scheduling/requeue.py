@@ -42,40 +42,30 @@ class RequeueTrigger:
         self._oldest_forgotten = -2
         """The oldest revision of a refusal that made room for others and has not been requeued."""
         self._awaited: set[str] = set()
-        """UIDs of claims in flight and of pods being bound, keys of gangs, `WORKERS`: refused pods wait for these; for
-        any, when full. A key of a gang names its namespace, so no key equals one of another namespace, or a UID.
+        """UIDs of claims in flight and of pods being bound, claims (namespace/name) that do not exist or are wrong,
+        keys of gangs, `WORKERS`: refused pods wait for these; for any, when full. Keys of claims and gangs name their
+        namespace, so none equals one of another namespace, or a UID.
         """
-        self._missed: set[str] = set()
-        """Claims (namespace/name) that do not exist or are wrong: refused pods wait for these; for any, when full."""
         self._due = asyncio.Event()
 
     def improved(self) -> None:
         """A refused pod may fit now."""
         self.revision += 1
         self._awaited.clear()
-        self._missed.clear()
         if self._refused or self._oldest_forgotten >= self._requeued:
             self._due.set()
 
     def ended(self, awaited: str) -> None:
-        """What refused pods may wait for under this name has ended: a bind, a write of a claim, a plan of a gang."""
+        """What refused pods may wait for under this name has ended or appeared: a bind, a write of a claim, a claim."""
         if awaited in self._awaited or len(self._awaited) >= REMEMBERED:
             self.improved()
 
-    def appeared(self, claim: str) -> bool:
-        """A new version of the claim (namespace/name) is known. True when a refused pod waits for it."""
-        return claim in self._missed or len(self._missed) >= REMEMBERED
-
-    def refused(self, pod_uid: str, revision: int, *, awaiting: str = "", missing: Iterable[str] = ()) -> None:
-        """The pod was refused on some or all nodes, by a decision on the state of `revision`.
-
-        `awaiting`: what `ended` will name; the pod may fit then. `missing`: claims (namespace/name) that do not exist
-        or are wrong; the pod may fit after `appeared`.
+    def refused(self, pod_uid: str, revision: int, awaiting: Iterable[str] = ()) -> None:
+        """The pod was refused on some or all nodes, by a decision on the state of `revision`. `awaiting`: what `ended`
+        will name; the pod may fit then.
         """
-        if awaiting and len(self._awaited) < REMEMBERED:
-            self._awaited.add(awaiting)
-        if len(self._missed) < REMEMBERED:
-            self._missed.update(missing)
+        if len(self._awaited) < REMEMBERED:
+            self._awaited.update(awaiting)
         if pod_uid not in self._refused and len(self._refused) >= self._refused.maxsize:
             # However many pods of a namespace are refused, those of others are still requeued.
             _, oldest = self._refused.popitem()

@@ -165,7 +165,7 @@ class FilterVerb:
             tentative_plans.drop(pod.metadata.uid)
             self._refused(pod, found, names)
         if open_:  # kube-scheduler may reject the offered nodes, and other nodes may fit once the work is done
-            self._handle.requeue.refused(pod.metadata.uid, found.revision, awaiting=WORKERS)
+            self._handle.requeue.refused(pod.metadata.uid, found.revision, (WORKERS,))
         self._observer.count(FILTER_RESULTS, statuses.result)
         if statuses.error:
             return ExtenderFilterResult(Error=printable(statuses.error))
@@ -256,7 +256,7 @@ class FilterVerb:
         refused = {name: ELSEWHERE for name in names if name != node}
         if not fits:
             requeue = self._handle.requeue
-            requeue.refused(uid, requeue.revision, awaiting=uid)
+            requeue.refused(uid, requeue.revision, (uid,))
         self._observer.count(FILTER_RESULTS, "fits" if fits else "refused")
         return ExtenderFilterResult(NodeNames=fits, FailedAndUnresolvableNodes=refused)
 
@@ -275,10 +275,12 @@ class FilterVerb:
         with a plan needs no victims, and keeps its claims.
         """
         uid, statuses = pod.metadata.uid, found.statuses
-        missing = [f"{pod.metadata.namespace}/{name}" for name in _names(pod)] if found.claims_missing else []
+        awaiting = [statuses.awaiting] if statuses.awaiting else []
+        if found.claims_missing:
+            awaiting += [f"{pod.metadata.namespace}/{name}" for name in _names(pod)]
         if found.gang is not None:
-            missing += found.gang[1].missing
-        self._handle.requeue.refused(uid, found.revision, awaiting=statuses.awaiting, missing=missing)
+            awaiting += found.gang[1].missing
+        self._handle.requeue.refused(uid, found.revision, awaiting)
         planned = found.gang is not None and self._gangs.plans.get(found.gang[0]) is not None
         self._unblocker.offer(pod, names, () if planned else statuses.blocking)
         judged = isinstance(found.prefiltered, PreFilterState) and not statuses.error
