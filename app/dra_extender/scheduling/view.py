@@ -17,7 +17,7 @@ from dra_extender.allocation.constraints import Values
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Pod
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.groups import GroupKey, group_of
+from dra_extender.api.groups import GroupKey
 from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import Device, DeviceClass, DeviceRequestAllocationResult, ResourceClaim
 from dra_extender.devices.audit import PER_DEVICE, node_of
@@ -209,21 +209,14 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return uses and consumer(claim, pod, self.cluster).uid == group_uid
 
     def is_being_bound(self, claim: ResourceClaim, names: dict[str, Set[str]] | None = None) -> bool:
-        """True while a bind of this service relies on the claim, or rolls it back. `names`: as for `users`."""
-        known = {} if names is None else names
-        return any(self._is_being_bound_with(claim, uid, self.pods.get(uid), known) for uid in self.binding)
-
-    def _is_being_bound_with(self, claim: ResourceClaim, uid: str, pod: Pod | None, names: dict[str, Set[str]]) -> bool:
-        if pod is None or pod.spec.node_name:
-            return pod is None and any(entry.uid == uid for entry in claim.status.reserved_for)
-        group = group_of(pod)
-        return any(
-            entry.uid == uid
-            if entry.resource == "pods"
-            else group == GroupKey("PodGroup", claim.metadata.namespace, entry.name)
-            and self._is_member(pod, claim, entry.uid, names)
-            for entry in claim.status.reserved_for
-        )
+        """True while a bind of this service relies on the claim, or rolls it back, as far as its `users` are known.
+        `names`: as for `users`.
+        """
+        if not self.binding:
+            return False
+        unknown = [entry.uid for entry in claim.status.reserved_for if self.pods.get(entry.uid) is None]
+        users = [pod.metadata.uid for pod in self.users(claim, names) if pod is not None and not pod.spec.node_name]
+        return not self.binding.keys().isdisjoint((*unknown, *users))
 
     def wanted(self, pod: Pod) -> extended.ExtendedResources | None:
         """The extended resources of the pod that devices may provide; None for almost all pods."""
