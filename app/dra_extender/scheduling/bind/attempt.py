@@ -32,9 +32,9 @@ from dra_extender.api.meta import format_time
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.ledger import HeldError
 from dra_extender.scheduling import readiness
-from dra_extender.scheduling.bind import failure, podstatus
+from dra_extender.scheduling.bind import failure
 from dra_extender.scheduling.bind.claimwrite import ClaimWrite, create
-from dra_extender.scheduling.bind.context import BindContext, LivePod, is_allocated_by_member, plan_gang
+from dra_extender.scheduling.bind.context import BindContext, LivePod, is_allocated_by_member, plan_gang, reported
 from dra_extender.scheduling.bind.failure import UNANSWERED, BindFailure, RetryPolicy, Unresolved, answered, attempts
 from dra_extender.scheduling.bind.rollback import PendingRollbacks, Rollback
 from dra_extender.scheduling.claims import Unschedulable, claim_names, unreadable_reason
@@ -200,10 +200,9 @@ class Attempt:
             await create(self._context, pod, created, self._check_active)
         names = [write.claim.metadata.name for write in self._writes]
         extended = created.claim.metadata.name if created is not None else ""
-        patch = partial(podstatus.status_patch, decision=decision, claims=names, extended=extended)
-        pod = await podstatus.write(self._context, self.live, pod, patch, self._check_active)
+        pod = await self.live.write_status(pod, decision, names, extended, self._check_active)
         self._version = self._newest = pod.metadata.resource_version
-        self._reported = podstatus.reported(pod)
+        self._reported = reported(pod)
         if claim_names(pod) != claim_names(decision.prefiltered.pod):
             raise BindFailure(failure.STATUS_CHANGED, "conflict")
         for write in self._writes:
@@ -213,7 +212,7 @@ class Attempt:
         """Require the newest version of the pod: kube-scheduler changes its status just before it calls bind."""
         self._check_active()
         pod = self._view.pods.get(self._uid)
-        if pod is not None and not pod.spec.node_name and podstatus.reported(pod) == self._reported:
+        if pod is not None and not pod.spec.node_name and reported(pod) == self._reported:
             self._version = self._newest = pod.metadata.resource_version
 
     async def _verify(self) -> None:
@@ -355,7 +354,7 @@ class Attempt:
             self._in_doubt_until = 0.0  # what was sent cannot arrive any more
         if pod.spec.node_name == self.node:
             return True
-        if self._reported is not None and podstatus.reported(pod) != self._reported:
+        if self._reported is not None and reported(pod) != self._reported:
             raise BindFailure(failure.STATUS_CHANGED, "conflict")
         return False
 

@@ -3,27 +3,32 @@ gang waits for.
 
 Promises: only `BindContext` writes holds. It holds the devices of all claims of a pod, or of none. When a hold ends, it
 requeues the pods and notifies the binds that wait for this. `LivePod` never returns a pod with another UID than that of
-the call. A member of a gang without a plan, after a change of leader, gets one or is not bound. Members that share a
-claim wait for the member that allocates it. Pods without a gang are left alone.
+the call. Its write of the status, for kubelet, requires the version of the pod that it was made for. So it never
+reaches a pod that another replica has bound. A pod that is bound without a claim for extended resources no longer names
+the claim of an earlier bind. A member of a gang without a plan, after a change of leader, gets one or is not bound.
+Members that share a claim wait for the member that allocates it. Pods without a gang are left alone.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
+from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
 import structlog
 
 from dra_extender.api.core import Pod
-from dra_extender.api.errors import ApiError
+from dra_extender.api.errors import ApiError, ConflictError, NotFoundError
 from dra_extender.api.extender import ExtenderBindingArgs
 from dra_extender.api.groups import group_of
 from dra_extender.api.resource import AllocationResult, ResourceClaim
 from dra_extender.devices.ledger import HeldError, Hold
 from dra_extender.scheduling.bind.failure import (
+    REPLACED,
+    STATUS_CHANGED,
     UNREADABLE,
     BindFailure,
     CheckActive,
@@ -32,9 +37,11 @@ from dra_extender.scheduling.bind.failure import (
     answered,
     retried,
 )
-from dra_extender.scheduling.claims import Unschedulable
+from dra_extender.scheduling.claims import Unschedulable, claim_names
+from dra_extender.scheduling.feasibility import NodeAllocation
 from dra_extender.scheduling.gangs.controller import Gangs
 from dra_extender.scheduling.handle import Handle
+from dra_extender.scheduling.nodeallocatable import patch_of
 from dra_extender.scheduling.noderules import ResourcesInUse
 from dra_extender.scheduling.outcomes import CONFLICTS
 from dra_extender.scheduling.release.clear import Clearer
@@ -138,6 +145,37 @@ class LivePod:
             pod = await self.require(policy)
         return pod is not None and pod.spec.node_name == node
 
+    async def write_status(
+        self, pod: Pod, decision: NodeAllocation, claims: Collection[str], extended: str, check_active: CheckActive
+    ) -> Pod:
+        """Write the status for this decision unless the pod says it already, and return the pod as stored. `claims`:
+        the names of all claims of the pod. `extended`: the name of that for extended resources, empty without one.
+        Raises BindFailure.
+        """
+        config, ports = self._view.config, self._context.ports
+        for _ in range(config.write_attempts):
+            status = _status_patch(pod, decision, claims, extended)
+            if not status:
+                return pod
+            check_active()
+            patch = partial(ports.patch_pod_status, pod, status, version=pod.metadata.resource_version)
+            try:
+                stored = await answered(patch, config, check_active)
+            except ConflictError:
+                newer = await self.read(check_active)
+                if newer is None or newer.spec.node_name:
+                    raise BindFailure(REPLACED, "cancelled") from None
+                pod = newer
+            except NotFoundError:
+                raise BindFailure(REPLACED, "cancelled") from None
+            except ApiError as error:
+                log.warning("the status of a pod was refused", pod=self.key, error=repr(error))
+                raise BindFailure("the API server refused the pod's status") from None
+            else:
+                self._context.event_handler.replied(stored)
+                return stored
+        raise BindFailure(STATUS_CHANGED, "conflict")
+
     async def _read(self) -> Pod | None:
         return await self._context.ports.read_pod(self._args.PodNamespace, self._args.PodName)
 
@@ -146,6 +184,22 @@ class LivePod:
             return None
         self._context.event_handler.replied(pod)
         return pod
+
+
+def reported(pod: Pod) -> object:
+    """What the status says of the pod's devices; equal when it says the same."""
+    status = pod.status
+    return claim_names(pod), status.extended_resource_claim_status, status.node_allocatable_resource_claim_statuses
+
+
+def _status_patch(pod: Pod, decision: NodeAllocation, claims: Collection[str], extended: str) -> dict[str, Any]:
+    """See `write_status`; empty when there is nothing to write."""
+    status, known = patch_of(pod, decision.statuses), pod.status.extended_resource_claim_status
+    if decision.requests is not None:
+        return status | decision.requests.status(extended)
+    if known is not None and known.resource_claim_name not in claims:
+        return status | {"extendedResourceClaimStatus": None}  # an earlier bind to another node has left it
+    return status
 
 
 async def plan_gang(context: BindContext, pod: Pod, node: str, seconds: float) -> None:
