@@ -19,10 +19,9 @@ from dra_extender.devices.overlay import Planned
 from dra_extender.limits import PARTS_OF_GANG, PARTS_OF_POD, PODS_OF_GANG, REQUESTS_OF_GANG, REQUESTS_OF_POD
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
-from dra_extender.scheduling.gangs.attributes import SAME, values_of
 from dra_extender.scheduling.gangs.decision import PART, GangDecision
 from dra_extender.scheduling.gangs.gang import gang_of, gang_with_devices
-from dra_extender.scheduling.gangs.topology import PREFERRED, REQUIRED
+from dra_extender.scheduling.gangs.topology import PREFERRED, REQUIRED, SAME, values_of
 from tests.support.counting import calls, lines
 from tests.support.devices.objects import make_allocation
 from tests.support.scheduling.gangs import gang, member, names, nodes, offered, reasons
