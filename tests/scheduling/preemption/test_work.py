@@ -17,9 +17,8 @@ from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.limits import PODS_OF_GANG
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.feasibility import NodeStatuses
+from dra_extender.scheduling.feasibility import NodeStatuses, node_statuses
 from dra_extender.scheduling.preemption import evaluator
-from dra_extender.scheduling.preemption.candidates import statuses_without
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.preemptible import preemptible_claims
 from dra_extender.scheduling.preemption.terms import Preemption, PreemptionTerms, Victim
@@ -201,11 +200,11 @@ def test_a_turn_ends_with_the_decision_that_costs_more_than_the_turn(monkeypatch
     search, answers, decisions = PreemptionEvaluator(situation.terms, situation.nodes), WorkerReplies(), [0]
 
     def statuses(*args: Any) -> NodeStatuses:
-        found = statuses_without(*args)
+        found = node_statuses(*args)
         decisions[-1] += 1
         return found
 
-    monkeypatch.setattr(evaluator, "statuses_without", statuses)
+    monkeypatch.setattr(evaluator, "node_statuses", statuses)
     view = replace(situation.view, config=SchedulingConfig(turn_work=turn))
     while len(decisions) < 100:
         with suppress(TurnSpent):

@@ -16,15 +16,8 @@ import msgspec
 
 from dra_extender.allocation.budget import Deferred, TurnSpent
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.devices.overlay import Planned
 from dra_extender.devices.usage import PoolID
-from dra_extender.scheduling.feasibility import (
-    NodeAllocation,
-    NodeStatuses,
-    PreFilterState,
-    node_statuses,
-    try_allocate,
-)
+from dra_extender.scheduling.feasibility import NodeStatuses, PreFilterState, node_statuses
 from dra_extender.scheduling.noderules import Wants
 from dra_extender.scheduling.preemption.budgets import violating
 from dra_extender.scheduling.preemption.preemptible import (
@@ -60,27 +53,6 @@ def without_claims(view: View, terms: PreemptionTerms, gone: Collection[Resource
     return msgspec.structs.replace(view.with_state(state), placement=None, leaving=leaving)
 
 
-def statuses_without(
-    view: View,
-    prefiltered: PreFilterState,
-    terms: PreemptionTerms,
-    nodes: Sequence[str],
-    gone: Collection[ResourceClaim],
-) -> NodeStatuses:
-    """On which of the nodes the preemptor fits once these claims are gone. Raises TurnSpent and Deferred."""
-    return node_statuses(without_claims(view, terms, gone), prefiltered, nodes)
-
-
-def plan_without(
-    view: View, prefiltered: PreFilterState, terms: PreemptionTerms, node: str, gone: Collection[ResourceClaim]
-) -> tuple[Planned, ...] | None:
-    """The allocations that the preemptor gets on the node once these claims are gone; None when it does not fit. Raises
-    TurnSpent, and Deferred when a worker has to answer first.
-    """
-    found = try_allocate(without_claims(view, terms, gone), prefiltered, node)
-    return tuple(zip(found.pending, found.allocations, strict=True)) if isinstance(found, NodeAllocation) else None
-
-
 Candidate = tuple[int, int, str]
 """(budgets, priority, node): evictions help on the node. They violate at least so many budgets, and evict at least one
 pod of at least this priority. The two numbers are a lower bound of `PreemptionCost`.
@@ -111,11 +83,12 @@ def suited(view: View, terms: PreemptionTerms, names: Sequence[str]) -> Sequence
 
 def scan(view: View, prefiltered: PreFilterState, terms: PreemptionTerms, names: Sequence[str]) -> Scanned:
     """Evaluate these nodes. Raises TurnSpent and Deferred."""
-    now = statuses_without(view, prefiltered, terms, names, ())
+    now = node_statuses(without_claims(view, terms, ()), prefiltered, names)
     if now.fits:
         return Scanned(fits=now.fits[0])
     found = preemptible_claims(view, terms, pools_seen(view, names), divisible=len(names) > 1)
-    soon = statuses_without(view, prefiltered, terms, names, found.terminating) if found.terminating else now
+    leaving = found.terminating
+    soon = node_statuses(without_claims(view, terms, leaving), prefiltered, names) if leaving else now
     unknown = _is_open(now) or _is_open(soon)
     if soon.fits or not found.evictable:
         return Scanned(waits=next(iter(soon.fits), ""), unknown=unknown)
@@ -180,7 +153,7 @@ class _Scan:
         if not names or not claims:
             return []
         gone = [*self._found.terminating, *(each.claim for each in claims)]
-        statuses = statuses_without(self._view, self._prefiltered, self._terms, names, gone)
+        statuses = node_statuses(without_claims(self._view, self._terms, gone), self._prefiltered, names)
         self._doubtful = self._doubtful or _is_open(statuses)
         return statuses.fits
 
@@ -195,7 +168,7 @@ def resolvable(view: View, prefiltered: PreFilterState, terms: PreemptionTerms, 
     try:
         found = preemptible_claims(view, terms, pools_seen(view, examined))
         gone = [*found.terminating, *(each.claim for each in found.evictable)]
-        statuses = statuses_without(view, prefiltered, terms, examined, gone) if gone else None
+        statuses = node_statuses(without_claims(view, terms, gone), prefiltered, examined) if gone else None
     except (TurnSpent, Deferred):
         return frozenset(names)
     helped = () if statuses is None else examined if statuses.waiting else statuses.fits

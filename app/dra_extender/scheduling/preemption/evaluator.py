@@ -22,16 +22,15 @@ from dra_extender.allocation.budget import SEARCHING, Deferred, TurnSpent
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.claims import Unschedulable
-from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
-from dra_extender.scheduling.gangs.gang import gang_with_devices
-from dra_extender.scheduling.preemption.candidates import (
-    Candidate,
-    Scanned,
-    plan_without,
-    scan,
-    statuses_without,
-    suited,
+from dra_extender.scheduling.feasibility import (
+    NodeAllocation,
+    PreFilterState,
+    node_statuses,
+    pre_filter,
+    try_allocate,
 )
+from dra_extender.scheduling.gangs.gang import gang_with_devices
+from dra_extender.scheduling.preemption.candidates import Candidate, Scanned, scan, suited, without_claims
 from dra_extender.scheduling.preemption.gangs import GangVictims, joint
 from dra_extender.scheduling.preemption.preemptible import PreemptibleClaims, charge, is_stuck, preemptible_claims
 from dra_extender.scheduling.preemption.terms import (
@@ -119,9 +118,11 @@ class PreemptionEvaluator:
         node = self._best[-1]
         found, victims = self._victims(view, prefiltered, terms, node)
         gone = found.freed_by({victim.pod.metadata.uid for victim in victims or ()})
-        plans = plan_without(view, prefiltered, terms, node, gone)
+        plan = try_allocate(without_claims(view, terms, gone), prefiltered, node)
         view.decisions.budget.settle()
-        return Preemption(terms.preemptor, node, victims, plans) if victims and plans else UNKNOWN
+        if not victims or not isinstance(plan, NodeAllocation) or not plan.pending:
+            return UNKNOWN
+        return Preemption(terms.preemptor, node, victims, tuple(zip(plan.pending, plan.allocations, strict=True)))
 
     def _scan(self, view: View, prefiltered: PreFilterState, terms: PreemptionTerms) -> str:
         """Scan the nodes. Returns a node where the pod fits already, or an empty string."""
@@ -166,7 +167,7 @@ class PreemptionEvaluator:
         """
 
         def fits(gone: Collection[ResourceClaim]) -> bool:
-            statuses = statuses_without(view, prefiltered, terms, (node,), gone)
+            statuses = node_statuses(without_claims(view, terms, gone), prefiltered, (node,))
             if view.decisions.budget.unfinished:
                 raise Deferred(SEARCHING)
             view.decisions.budget.settle()
