@@ -127,8 +127,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "kubeScheduler.featureGates.SchedulerPopFromBackoffQ",
     ),
     "a shadow that evicts": (SHADOW | {"settings": {"preemption": "on"}}, "Set settings.preemption=advise"),
-    "the mode of the service": ({"settings": {"mode": "shadow"}}, "settings.mode: set mode=shadow"),
-    "a setting that is the mode": ({"settings": {"advise_only": True}}, "settings.advise_only: set mode=advisor"),
+    "the mode of the service": ({"settings": {"mode": "shadow"}}, "settings.mode: set mode=advisor or mode=shadow"),
     "a setting that is a value": (
         {"settings": {"scheduler_names": "a"}},
         "settings.scheduler_names: set schedulerName",
@@ -196,8 +195,7 @@ def test_the_service_takes_the_settings_that_are_made_of_values(
     assert (settings.placement, settings.strategy.policy) == ("fragmentation", "fragmentation")
     assert (settings.max_body, settings.bind_timeout, settings.deallocate) == (20_000_000, 12.5, False)
     assert (settings.features("").DRAAdminAccess, settings.preemption) == (False, "advise")
-    assert settings.advise_only == (values.get("mode") == "advisor")
-    assert settings.mode == ("shadow" if values == SHADOW else "serve")
+    assert settings.mode == (values["mode"] if values in (ADVISOR, SHADOW) else "serve")
     names = set() if values == SHADOW else {"default-scheduler" if values else "dra-scheduler"}
     assert settings.config.scheduler_names == names
 

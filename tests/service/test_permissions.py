@@ -35,12 +35,12 @@ WRITING = {"patch resourceclaims/status", "create pods/binding", "patch pods/sta
     ("settings", "there", "absent"),
     [
         ({}, READING | WRITING, {"create leases"}),
-        ({"advise_only": True}, READING, WRITING | {"create leases"}),
+        ({"mode": "advisor"}, READING, WRITING | {"create leases"}),
         ({"mode": "shadow", "leader_election": True}, READING | {"create leases", "update leases"}, WRITING),
         ({"leader_election": True}, READING | WRITING | {"create leases", "update leases"}, set()),
-        ({"advise_only": True, "leader_election": True}, {"create leases"}, WRITING),
+        ({"mode": "advisor", "leader_election": True}, {"create leases"}, WRITING),
         ({}, READING, DELEGATED),
-        ({"advise_only": True, "insight_authorization": True}, DELEGATED, WRITING),
+        ({"mode": "advisor", "insight_authorization": True}, DELEGATED, WRITING),
         ({"preemption": "on"}, PREEMPTING | {"list poddisruptionbudgets"}, set()),
         ({"preemption": "advise"}, {"watch poddisruptionbudgets"}, PREEMPTING),
         ({"preemption": "off"}, READING, PREEMPTING | {"watch poddisruptionbudgets"}),
@@ -88,7 +88,7 @@ async def test_it_asks_until_everything_is_granted_and_says_what_is_missing_once
 ) -> None:
     monkeypatch.setattr(supervision, "PERIOD", 0.0)
     api.access.policy = lambda attributes: attributes.resource != "nodes"
-    wanted = needed(load({"advise_only": True}), Served("v1"))
+    wanted = needed(load({"mode": "advisor"}), Served("v1"))
     found: list[int] = []
 
     def tell(missing: Sequence[Permission]) -> None:
@@ -107,7 +107,7 @@ async def test_a_server_that_fails_after_it_named_what_is_missing_is_asked_until
 ) -> None:
     monkeypatch.setattr(supervision, "PERIOD", 0.0)
     api.access.policy = lambda attributes: attributes.resource != "nodes"
-    wanted = needed(load({"advise_only": True}), Served("v1"))
+    wanted = needed(load({"mode": "advisor"}), Served("v1"))
     fault = RequestFault(status=500, times=len(wanted))
     found: list[int] = []
 
@@ -125,7 +125,7 @@ async def test_a_server_that_cannot_be_asked_the_first_time_is_not_asked_again(
     api: EmbeddedAPIServer, client: KubeClient
 ) -> None:
     api.faults.add(RequestFault(status=500))
-    wanted = needed(load({"advise_only": True}), Served("v1"))
+    wanted = needed(load({"mode": "advisor"}), Served("v1"))
     found: list[Sequence[Permission]] = []
     await check_permissions(client, wanted, found.append)
     assert found == []

@@ -222,7 +222,7 @@ async def test_missing_permissions_are_named_at_the_start(
 
 async def test_an_advisor_needs_no_permission_to_write(world: World, start_service: StartService) -> None:
     world.api.access.policy = lambda attributes: attributes.verb in ("get", "list", "watch")
-    async with start_service(advise_only=True) as service:
+    async with start_service(mode="advisor") as service:
         await until_ready(service)
         assert not service.replica.missing
 

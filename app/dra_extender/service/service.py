@@ -97,7 +97,7 @@ class Service:
         ignore_fields(names_in(self.settings.ignored_fields))
         client = await KubeClient.connect(self.settings.client)
         try:
-            forwarding = self._forwarding() if self.settings.advertise and self.settings.mode == "serve" else None
+            forwarding = self._forwarding() if self.settings.advertise and self.settings.mode != "shadow" else None
             await self._listen(client, forwarding)
         except BaseException:
             await client.close()

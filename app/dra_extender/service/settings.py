@@ -197,11 +197,11 @@ class Settings(BaseSettings):
         description="schedulers that call this service, comma separated: pods of other schedulers are not bound, and "
         "their claims are not cleared; empty: unknown",
     )
-    mode: Literal["serve", "shadow"] = Field(
-        "serve", description="shadow: watch other schedulers and report what this service would do (docs/adopt.md)"
-    )
-    advise_only: bool = Field(
-        False, description="score nodes for schedulers that allocate devices themselves; needs no write permission"
+    mode: Literal["serve", "advisor", "shadow"] = Field(
+        "serve",
+        description="serve: allocate and bind; advisor: score nodes for schedulers that allocate devices themselves; "
+        "shadow: watch other schedulers and report what this service would do (docs/adopt.md). advisor and shadow need "
+        "no write permission",
     )
     deallocate: bool = _scheduling(
         "deallocate",
@@ -258,9 +258,8 @@ class Settings(BaseSettings):
             ),
             (
                 self.preemption == "on" and not self.writes,
-                "preemption on needs a service that binds: with advise_only or mode shadow it can be advise or off",
+                "preemption on needs a service that binds: in modes advisor and shadow it can be advise or off",
             ),
-            (self.mode == "shadow" and self.advise_only, "advise_only needs mode serve: mode shadow only watches"),
             (self.shutdown_linger >= self.shutdown_grace, "shutdown_grace must exceed shutdown_linger"),
             (
                 not self.lease_duration > self.renew_deadline > self.retry_period,
@@ -305,7 +304,7 @@ class Settings(BaseSettings):
     @property
     def writes(self) -> bool:
         """True when the service allocates and binds."""
-        return not self.advise_only and self.mode == "serve"
+        return self.mode == "serve"
 
     @property
     def replica(self) -> str:

@@ -122,7 +122,7 @@ class Supervision:
         """
 
         def lead(leading: bool) -> None:
-            engine.lead(leading and not self._settings.advise_only)
+            engine.lead(leading and self._settings.mode != "advisor")
 
         if not self._settings.leader_election:
             lead(True)

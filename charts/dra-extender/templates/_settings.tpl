@@ -26,10 +26,8 @@
 - {name: DRA_EXTENDER_INSIGHT_LISTEN, value: "0.0.0.0:8080"}
 - {name: DRA_EXTENDER_INSIGHT_AUTHORIZATION, value: "true"}
 - {name: DRA_EXTENDER_SCHEDULER_NAMES, value: {{ ternary "" (include "dra-extender.schedulerName" .) (eq .Values.mode "shadow") | quote }}}
-{{- if eq .Values.mode "advisor" }}
-- {name: DRA_EXTENDER_ADVISE_ONLY, value: "true"}
-{{- else if eq .Values.mode "shadow" }}
-- {name: DRA_EXTENDER_MODE, value: shadow}
+{{- if not (include "dra-extender.writes" .) }}
+- {name: DRA_EXTENDER_MODE, value: {{ .Values.mode }}}
 {{- end }}
 - {name: DRA_EXTENDER_LEADER_ELECTION, value: "true"}
 {{- if ne (include "dra-extender.fullname" .) "dra-extender" }}

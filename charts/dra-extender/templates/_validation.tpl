@@ -20,8 +20,7 @@
   "advertise" "the chart sets the pod address; remove it"
   "peer_name" "the chart sets the name in the replicas' certificate; remove it"
   "scheduler_names" "set schedulerName"
-  "advise_only" "set mode=advisor"
-  "mode" "set mode=shadow" -}}
+  "mode" "set mode=advisor or mode=shadow" -}}
 {{- range $name, $remedy := $made -}}
 {{- if hasKey $.Values.settings $name -}}
 {{- fail (printf "settings.%s: %s." $name $remedy) -}}
