@@ -147,3 +147,11 @@ class Handle(msgspec.Struct, frozen=True):
     """Whether this replica leads, by its own clock. Call it before each write: a process can sleep for longer than its
     lease lasts without noticing.
     """
+
+    async def stored(self, claim: ResourceClaim) -> ResourceClaim | None:
+        """The claim as stored now; None when it is gone. Raises ApiError."""
+        found = await self.ports.read_claim(claim.metadata.namespace, claim.metadata.name)
+        if found is not None and found.metadata.uid == claim.metadata.uid:
+            return found
+        self.event_handler.gone(claim)
+        return None

@@ -257,14 +257,11 @@ class ClaimWrite:
 
     async def _read(self, check_active: CheckActive) -> None:
         """The claim as stored now. Raises BindFailure when it is gone or cannot be read."""
-        meta = self.claim.metadata
-        read = partial(self._context.ports.read_claim, meta.namespace, meta.name)
         try:
-            found = await answered(read, self._view.config, check_active)
+            found = await answered(partial(self._context.stored, self.claim), self._view.config, check_active)
         except ApiError as error:
             raise BindFailure(self._text(f"cannot be read: {error_text(error)}")) from None
-        if found is None or found.metadata.uid != meta.uid:
-            self._context.event_handler.gone(self.claim)
+        if found is None:
             raise BindFailure(self._text("got deleted in the meantime"), "conflict")
         self.learned(found)
 

@@ -21,7 +21,6 @@ Rules: Kubernetes 1.36, Unreserve in pkg/scheduler/framework/plugins/dynamicreso
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -37,7 +36,6 @@ from dra_extender.scheduling.claims import claim_names
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.nodeallocatable import patch_of
 from dra_extender.scheduling.outcomes import UNDOS_PUT_OFF
-from dra_extender.scheduling.ports import Ports
 from dra_extender.scheduling.waiting import Pauses
 
 log = structlog.get_logger(__name__)
@@ -116,14 +114,10 @@ class ClaimRollback:
 
     async def _read(self) -> bool:
         """Read the claim as stored now. False when it is gone. Raises ApiError."""
-        meta = self.write.claim.metadata
-        read = partial(self._context.ports.read_claim, meta.namespace, meta.name)
-        found = await read()
-        if found is None or found.metadata.uid != meta.uid:
-            self._context.event_handler.gone(self.write.claim)
-            return False
-        self.write.learned(found)
-        return True
+        found = await self._context.stored(self.write.claim)
+        if found is not None:
+            self.write.learned(found)
+        return found is not None
 
     async def _write(self) -> None:
         """One write, or none: nothing is stored, or another writer relies on it by now. Raises ApiError."""
@@ -255,12 +249,10 @@ class PendingRollbacks:
     """`put` once per bind, `work` about once a second."""
 
     def __init__(self, handle: Handle) -> None:
-        self._view = view = handle.view
-        self._ports: Ports = handle.ports
-        self._observer = handle.observer
+        self._handle, self._view = handle, handle.view
         self._entries: dict[Rollback, tuple[Unresolved, object]] = {}
         """Why each is not complete, and what the watches showed when it was tried last."""
-        self._pauses: Pauses[Rollback] = Pauses(view.clock, view.config)
+        self._pauses: Pauses[Rollback] = Pauses(handle.view.clock, handle.view.config)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -278,12 +270,12 @@ class PendingRollbacks:
         """Remember the rollback of a bind that could not be completed."""
         self._entries[rollback] = why, rollback.state
         self._pauses.failed(rollback)
-        self._observer.count(UNDOS_PUT_OFF, why.reason)
+        self._handle.observer.count(UNDOS_PUT_OFF, why.reason)
         log.warning("a failed bind is not rolled back yet", pod=rollback.pod.key, claims=rollback.claims, why=why.text)
         pod = self._view.pods.get(rollback.pod.uid)
         if pod is not None:
             note = f"not bound, and {NOT_ROLLED_BACK}: {why.text}"
-            self._ports.record_event(pod, "Warning", "DevicesHeld", note)
+            self._handle.ports.record_event(pod, "Warning", "DevicesHeld", note)
 
     async def work(self) -> None:
         """Retry the rollbacks that are due. During an outage of the API server, the others wait too."""

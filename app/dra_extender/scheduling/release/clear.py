@@ -52,11 +52,8 @@ class Clearer:
     """`clearing`: the UIDs of the claims that are being cleared. Only the clearer writes to it."""
 
     def __init__(self, handle: Handle, clearing: set[str]) -> None:
+        self._handle = handle
         view = self._view = handle.view
-        self._ports = handle.ports
-        self._event_handler = handle.event_handler
-        self._requeue = handle.requeue
-        self._observer = handle.observer
         self._clearing = clearing
         self._pauses: Pauses[tuple[str, str]] = Pauses(view.clock, view.config)
         self._refused: LRUCache[str, _Refused] = LRUCache(MOST_PROBLEMS)
@@ -85,16 +82,16 @@ class Clearer:
             try:
                 if await self.fence(claim) or not self._is_as_judged(claim) or self._is_in_use(claim):
                     return False
-                self._event_handler.replied(await self._ports.deallocate(claim))
+                self._handle.event_handler.replied(await self._handle.ports.deallocate(claim))
             except NotFoundError:
-                self._event_handler.gone(claim)
+                self._handle.event_handler.gone(claim)
                 return True
             except ApiError as error:
                 await self._failed(claim, reason, error)
                 return False
         self._settled(claim)
-        self._observer.count(ALLOCATIONS_CLEARED, reason)
-        self._ports.record_event(claim, "Normal", "DevicesReleased", note)
+        self._handle.observer.count(ALLOCATIONS_CLEARED, reason)
+        self._handle.ports.record_event(claim, "Normal", "DevicesReleased", note)
         return True
 
     async def discard(self, claim: ResourceClaim) -> bool:
@@ -104,17 +101,17 @@ class Clearer:
         with self._marked(claim):
             try:
                 if FINALIZER in claim.metadata.finalizers:
-                    claim = await self._ports.remove_finalizer(claim)
-                    self._event_handler.replied(claim)
-                await self._ports.delete_claim(claim)
+                    claim = await self._handle.ports.remove_finalizer(claim)
+                    self._handle.event_handler.replied(claim)
+                await self._handle.ports.delete_claim(claim)
             except NotFoundError:
                 pass
             except ApiError as error:
                 await self._failed(claim, "leftover", error)
                 return False
         self._settled(claim)
-        self._event_handler.gone(claim)
-        self._observer.count(ALLOCATIONS_CLEARED, "leftover")
+        self._handle.event_handler.gone(claim)
+        self._handle.observer.count(ALLOCATIONS_CLEARED, "leftover")
         return True
 
     @contextmanager
@@ -124,7 +121,7 @@ class Clearer:
             yield
         finally:
             self._clearing.discard(claim.metadata.uid)
-            self._requeue.improved()
+            self._handle.requeue.improved()
 
     async def fence(self, claim: ResourceClaim, only: str = "") -> bool:
         """True when one of the claim's pods is bound, as stored now. The others get a new version, so that a binding
@@ -168,19 +165,19 @@ class Clearer:
     async def _is_watched(self, version: int, uids: Iterable[str]) -> bool:
         """Wait until the watch has shown this version of one of these pods. False when it has not in time."""
         limit = self._view.config.watch_seconds
-        return await self._event_handler.signals.until(lambda: self._view.pods.watched >= version, uids, limit)
+        return await self._handle.event_handler.signals.until(lambda: self._view.pods.watched >= version, uids, limit)
 
     async def _change_pod(self, claim: ResourceClaim, name: str, uid: str) -> Pod | None:
         """The pod as stored now, with a new version unless it is bound; None when it is gone. Raises ApiError."""
-        pod = await self._ports.read_pod(claim.metadata.namespace, name)
+        pod = await self._handle.ports.read_pod(claim.metadata.namespace, name)
         if pod is None or pod.metadata.uid != uid:
             return None
         if not pod.spec.node_name:
             try:
-                pod = await self._ports.patch_pod_status(pod, {"conditions": [self._released(claim)]})
+                pod = await self._handle.ports.patch_pod_status(pod, {"conditions": [self._released(claim)]})
             except NotFoundError:
                 return None
-        self._event_handler.replied(pod)
+        self._handle.event_handler.replied(pod)
         return pod
 
     def _released(self, claim: ResourceClaim) -> dict[str, str]:
@@ -206,7 +203,7 @@ class Clearer:
 
     async def _failed(self, claim: ResourceClaim, reason: ClearReason, error: ApiError) -> None:
         """Pause before the next try, and read the claim again after a conflict."""
-        self._observer.count(CLEAR_ERRORS, reason)
+        self._handle.observer.count(CLEAR_ERRORS, reason)
         self._pauses.failed(_version(claim))
         if isinstance(error, ConflictError):
             await self._read_again(claim)
@@ -218,16 +215,13 @@ class Clearer:
         self._refused[uid] = _Refused(claim, why)
 
     async def _read_again(self, claim: ResourceClaim) -> None:
-        meta = claim.metadata
         try:
-            found = await self._ports.read_claim(meta.namespace, meta.name)
+            found = await self._handle.stored(claim)
         except ApiError as error:
-            log.info("a claim could not be read after a conflict", claim=meta.key, error=repr(error))
+            log.info("a claim could not be read after a conflict", claim=claim.metadata.key, error=repr(error))
             return
-        if found is None or found.metadata.uid != meta.uid:
-            self._event_handler.gone(claim)
-        else:
-            self._event_handler.replied(found)
+        if found is not None:
+            self._handle.event_handler.replied(found)
 
     def _settled(self, claim: ResourceClaim) -> None:
         self._refused.pop(claim.metadata.uid, None)

@@ -58,9 +58,7 @@ class Sweeper:
     """`start` when schedulers begin to call this replica, then `work` every few seconds."""
 
     def __init__(self, handle: Handle, clearer: Clearer, idle: IdleAllocations, unseen: Unseen) -> None:
-        self._view = handle.view
-        self._ports = handle.ports
-        self._event_handler = handle.event_handler
+        self._handle, self._view = handle, handle.view
         self._clearer = clearer
         self._idle = idle
         self._unseen = unseen
@@ -100,16 +98,14 @@ class Sweeper:
                 self._unseen.forget(uid)
                 continue
             try:
-                found = await self._ports.read_claim(claim.metadata.namespace, claim.metadata.name)
+                found = await self._handle.stored(claim)
             except ApiError as error:
                 log.info("a claim that no watch has shown was not read", claim=claim.metadata.key, error=repr(error))
                 if is_passing(error):
                     return
                 self._unseen.looked_up(uid)
                 continue
-            if found is None or found.metadata.uid != uid:
-                self._event_handler.gone(claim)
-            else:
+            if found is not None:
                 self._unseen.looked_up(uid)
 
     async def _sweep(self, uid: str, seconds: float) -> None:
