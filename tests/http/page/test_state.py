@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_extender.http.page.state import BYTES_OF_BATCH, REMEMBERED_DROPS, PageState, Subscriber
+from dra_extender.http.page.updates import BYTES_OF_BATCH, REMEMBERED_DROPS, PageState, Subscriber
 
 
 class Page:

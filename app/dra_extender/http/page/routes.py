@@ -27,8 +27,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from dra_extender.http.authorization import DENIALS
-from dra_extender.http.page.state import Subscriber
-from dra_extender.http.page.updates import PageUpdates
+from dra_extender.http.page.updates import PageUpdates, Subscriber
 
 FOLDER: Final = "static"
 DOCUMENTS: Final = {"index.html": "/", "docs.html": "/docs"}
