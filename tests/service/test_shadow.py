@@ -10,36 +10,9 @@ import pytest
 from dra_extender.insight.shadow import EXAMPLES, Outcome, Usage
 from dra_extender.placement.policies import PolicyName
 from tests.support.diagnosis.gangscenes import GANG, SIZE
-from tests.support.diagnosis.gpupods import running as held
-from tests.support.diagnosis.gpupods import waiting as pending
-from tests.support.diagnosis.hardware import device_class, gpus, node
+from tests.support.diagnosis.hardware import device_class
 from tests.support.diagnosis.heldcluster import GPU
-from tests.support.service.shadowing import Json, Shadowed, recording
-
-GPUS = device_class("gpu", f'device.driver == "{GPU}"')
-
-
-def running(name: str, host: str, *devices: str) -> list[Json]:
-    """As other schedulers bind it: the allocation names the node."""
-    pod, claim = held(name, host, *devices)
-    here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [host]}]}
-    claim["status"]["allocation"]["nodeSelector"] = {"nodeSelectorTerms": [here]}
-    return [pod, claim]
-
-
-def waiting(name: str, count: int = 1) -> list[Json]:
-    """As `running` has them."""
-    pod, claim = pending(name, count)
-    claim["metadata"]["uid"] = f"uid-default-{name}"
-    return [pod, claim]
-
-
-def machine(name: str, devices: int, **spec: Any) -> list[Json]:
-    return [node(name, **spec), gpus(name, "A", devices, "1Gi", "1.0.0")]
-
-
-TWO = [GPUS, *machine("a", 2), *machine("b", 2)]
-HALF = [*TWO, *running("first", "b", "gpu-0")]
+from tests.support.service.shadowing import GPUS, HALF, TWO, Json, Shadowed, machine, recording, running, waiting
 
 
 @pytest.mark.parametrize(
@@ -320,39 +293,6 @@ async def test_examples_are_the_newest_few() -> None:
         same = (await shadowed.settled()).rules[0]
         assert (same.pods, len(same.examples)) == (8, EXAMPLES)
         assert same.examples[-1].pod == "default/p7"
-
-
-async def test_the_policy_packs_the_pods_that_come_and_forgets_those_that_end() -> None:
-    async with recording(Shadowed(TWO, "pack")) as shadowed:
-        pods = {name: running(name, name, "gpu-0") for name in "ab"}
-        for name, bound in pods.items():
-            shadowed.bind(waiting(name), bound)
-        found = await shadowed.settled()
-        assert ((found.now.devices, found.now.nodes), (found.packed.devices, found.packed.nodes)) == ((2, 2), (2, 1))
-        shadowed.remove(*pods["a"])
-        found = await shadowed.settled()
-        assert ((found.now.devices, found.now.nodes), (found.packed.devices, found.packed.nodes)) == ((1, 1), (1, 1))
-
-
-async def test_without_a_policy_the_pods_are_packed_where_their_scheduler_has_put_them() -> None:
-    async with recording(Shadowed(TWO)) as shadowed:
-        shadowed.bind(waiting("p"), running("p", "b", "gpu-0"))
-        shadowed.bind(waiting("q"), running("q", "a", "gpu-0"))
-        found = await shadowed.settled()
-        assert found.now == found.packed
-
-
-async def test_larger_pods_fit_where_the_policy_has_packed_the_smaller_ones() -> None:
-    async with recording(Shadowed(TWO, "pack")) as shadowed:
-        for name in "ab":
-            shadowed.bind(waiting(name), running(name, name, "gpu-0"))
-        shadowed.apply(*waiting("large", 2))
-        found = await shadowed.settled()
-        assert (found.now.waiting, found.packed.waiting) == (1, 0)
-        shadowed.watch.now += 100
-        shadowed.remove(*running("b", "b", "gpu-0"))
-        shadowed.apply(*reversed(running("large", "b", "gpu-0", "gpu-1")))
-        assert (await shadowed.rules())["waited"] == 1
 
 
 EXTENDED = {"resource.kubernetes.io/extended-resource-claim": "true"}

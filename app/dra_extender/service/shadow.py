@@ -2,9 +2,9 @@
 
 Promises: a pod is compared on the state before its first allocation was written, or before its binding if its claims
 were allocated earlier. A gang is decided once, before the first allocation of its pods; its places are interchangeable.
-Two copies of the cluster follow the events of the watches in order: `before` is that state; in `packed`, the pods that
-came since the record began are where this service would have placed them, each as soon as it fits. Decisions run in
-turns, with the budget of a question. When more than `BEHIND` events wait, nothing is decided. Nothing is written.
+Two copies follow the events of the watches in order: `before` is that state; in `packed`, the pods that came since the
+record began are where this service would have placed them, each as soon as it fits, with a policy also pods without
+devices. Decisions run in turns, in the budget of a question; none while `BEHIND` events wait. Nothing is written.
 """
 
 from __future__ import annotations
@@ -232,8 +232,8 @@ class ShadowRecord:
             self._bound[uid] = pod, self._bound.get(uid, (pod, at))[1]
             yield from self._compare(uid)
         else:
-            self._put(pod, uses)
-            if uses and _waits(pod):
+            self._put(pod, uses or uid in self._placed or uid in self._waiting)
+            if _waits(pod) and (uses or (self.found.policy != FIRST_FIT.policy and self.found.behind < PORTION)):
                 yield from self._place(pod, at)
 
     def _follow_claim(self, claim: ResourceClaim, at: float) -> Turns[None]:
@@ -303,7 +303,7 @@ class ShadowRecord:
         if self.found.policy == FIRST_FIT.policy and uid in self._placed:  # the scheduler of the pod chooses its node
             del self._placed[uid]
             self._packed.evict(_on(pod))
-        self._put(pod, uses=True)
+        self._put(pod, keeps_place=True)
         yield from self._place(_on(pod), at, pod.spec.node_name)
 
     def _settle(self, pod: Pod, made: list[ResourceClaim], choice: Choice, seconds: float) -> None:
@@ -333,9 +333,9 @@ class ShadowRecord:
         if uid not in self._placed:
             self._waiting[uid] = pod
 
-    def _put(self, pod: Pod, uses: bool) -> None:
+    def _put(self, pod: Pod, keeps_place: bool) -> None:
         self._before.put_pod(pod)
-        self._packed.put_pod(_on(pod, self._packed.pods.get(pod.metadata.uid)) if uses else pod)
+        self._packed.put_pod(_on(pod, self._packed.pods.get(pod.metadata.uid)) if keeps_place else pod)
 
     def _end(self, uid: str) -> None:
         if uid in self._bound:

@@ -17,9 +17,37 @@ from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.insight.shadow import ShadowExample, ShadowReport
 from dra_extender.placement.policies import PlacementStrategy, PolicyName
 from dra_extender.service.shadow import RECENT, ShadowRecord
+from tests.support.diagnosis.gpupods import running as held
+from tests.support.diagnosis.gpupods import waiting as pending
+from tests.support.diagnosis.hardware import device_class, gpus, node
+from tests.support.diagnosis.heldcluster import GPU
 from tests.support.diagnosis.scene import Scene
 
 Json = dict[str, Any]
+GPUS = device_class("gpu", f'device.driver == "{GPU}"')
+
+
+def running(name: str, host: str, *devices: str) -> list[Json]:
+    """As other schedulers bind it: the allocation names the node."""
+    pod, claim = held(name, host, *devices)
+    here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [host]}]}
+    claim["status"]["allocation"]["nodeSelector"] = {"nodeSelectorTerms": [here]}
+    return [pod, claim]
+
+
+def waiting(name: str, count: int = 1) -> list[Json]:
+    """As `running` has them."""
+    pod, claim = pending(name, count)
+    claim["metadata"]["uid"] = f"uid-default-{name}"
+    return [pod, claim]
+
+
+def machine(name: str, devices: int, **spec: Any) -> list[Json]:
+    return [node(name, **spec), gpus(name, "A", devices, "1Gi", "1.0.0")]
+
+
+TWO = [GPUS, *machine("a", 2), *machine("b", 2)]
+HALF = [*TWO, *running("first", "b", "gpu-0")]
 KINDS: dict[str, Any] = {
     "Node": Node,
     "Pod": Pod,
