@@ -158,7 +158,7 @@ class FollowedCopy(ClusterCopy):
 
     def _learn(self, pod: Pod) -> None:
         claims = self.view.claims_of(pod)
-        if not isinstance(claims, Unschedulable):
+        if pod.spec.resource_claims and not isinstance(claims, Unschedulable):
             self._learner.learn(pod, claims)
 
 
