@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from random import Random
 from typing import Final, NamedTuple
 
@@ -55,32 +55,48 @@ async def run(workload: Workload, policy: str, seed: int, arrivals: float, *, al
     jobs = tuned(workload, arrivals, random)
     site = Site(workload, policy, random, all_pods=all_pods)
     started = time.process_time()
-    shares: dict[int, list[float]] = {}
-    asked = allocated = placed = 0
-    for job in jobs:
-        if await site.place(job) is not None:
-            allocated += job.demand
-            placed += 1
-        asked += job.demand
-        shares.setdefault(round(100 * asked / workload.capacity), []).append(100 * allocated / workload.capacity)
+    played = await play(jobs, workload.capacity, site.place)
     return Outcome(
         workload=workload.name,
         policy=policy,
         seed=seed,
-        shares={percent: sum(found) / len(found) for percent, found in shares.items()},
+        shares=played.shares,
         arrived=len(jobs),
-        placed=placed,
+        placed=played.placed,
         evaluations=site.world.evaluations,
         seconds=round(time.process_time() - started, 1),
     )
 
 
+class Played(NamedTuple):
+    """`shares`: as `Outcome` has them. `placed`: pods."""
+
+    shares: dict[int, float]
+    placed: int
+
+
+async def play(jobs: Iterable[Job], capacity: int, place: Callable[[Job], Awaitable[object]]) -> Played:
+    """Pods come in this order; `place` gives something true for a pod that is placed."""
+    shares: dict[int, list[float]] = {}
+    asked = allocated = placed = 0
+    for job in jobs:
+        if await place(job):
+            allocated += job.demand
+            placed += 1
+        asked += job.demand
+        shares.setdefault(round(100 * asked / capacity), []).append(100 * allocated / capacity)
+    return Played({percent: sum(found) / len(found) for percent, found in shares.items()}, placed)
+
+
 class Site:
     """The nodes of a workload under a policy, and what kube-scheduler knows of them. `all_pods`: the extender chooses
-    nodes for pods without GPUs as well.
+    nodes for pods without GPUs as well. `keep`: refused pods wait, and are not deleted.
     """
 
-    def __init__(self, workload: Workload, policy: str, random: Random, *, all_pods: bool = True) -> None:
+    def __init__(
+        self, workload: Workload, policy: str, random: Random, *, all_pods: bool = True, keep: bool = False
+    ) -> None:
+        self._keep = keep
         self.world = World(workload.machines, PlacementStrategy(STRATEGIES[policy]), random)
         self._scheduler = Scheduler(workload.machines, random)
         self._policy = policy
@@ -95,16 +111,17 @@ class Site:
         return FGD({self.world.shape(job): part for job, part in frequencies.items() if job.gpus})
 
     async def place(self, job: Job) -> Placed | None:
-        """Try once to place a pod; None when it fits nowhere and is deleted."""
+        """Try once to place a pod; None when it fits nowhere."""
         world, scheduler = self.world, self._scheduler
         fits = scheduler.fitting(job)
-        if not fits:
+        if not fits and not self._keep:
             return None
         pod = world.arrive(job)
-        if job.gpus:
+        if job.gpus and fits:
             fits = await world.fits(pod, fits)
         if not fits:
-            world.leave(pod)
+            if not self._keep:
+                world.leave(pod)
             return None
         is_kube = self._policy == KUBE
         node = None if is_kube or not (job.gpus or self._all_pods) else await world.favourite(pod, fits)

@@ -7,7 +7,7 @@ server is left out: what a bind would write is applied at once.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from random import Random
 from typing import Any, Final, cast
@@ -20,7 +20,7 @@ from dra_extender.allocation.budget import UNLIMITED
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import convert
-from dra_extender.api.events import Applied, Removed
+from dra_extender.api.events import Applied, ClusterEvent, Removed
 from dra_extender.api.extender import ExtenderArgs
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
@@ -73,10 +73,12 @@ class World:
         decisions = Decisions(cluster, share_ids=self._share_id)
         runtime = Runtime(clock=Time())
         self.extender = Extender(cluster, decisions, cast(Ports, Nobody()), runtime=runtime, placement=self.learner)
+        self.watcher: Callable[[ClusterEvent], object] = lambda event: None
+        """Called with each event after it was applied."""
         self._numbers = 0
         self._shares = 0
         self._specs: dict[Job, Any] = {}
-        self.extender.apply(
+        self._apply(
             Applied(
                 convert(
                     DeviceClass,
@@ -88,9 +90,13 @@ class World:
             )
         )
         for name, machine in zip(self.names, machines, strict=True):
-            self.extender.apply(Applied(node_of(name, machine)))
+            self._apply(Applied(node_of(name, machine)))
             for item in slices_of(name, machine):
-                self.extender.apply(Applied(item))
+                self._apply(Applied(item))
+
+    def _apply(self, event: ClusterEvent) -> None:
+        self.extender.apply(event)
+        self.watcher(event)
 
     @property
     def evaluations(self) -> int:
@@ -108,9 +114,9 @@ class World:
         self._numbers += 1
         name = f"pod-{self._numbers}"
         if job.gpus:
-            self.extender.apply(Applied(self._claim(name, job)))
+            self._apply(Applied(self._claim(name, job)))
         pod = self._pod(name, job, annotations)
-        self.extender.apply(Applied(pod))
+        self._apply(Applied(pod))
         return pod
 
     def example(self, job: Job, name: str = "example") -> tuple[Pod, tuple[ResourceClaim, ...]]:
@@ -154,18 +160,16 @@ class World:
                 reserved_for=convert(type(claim.status), {"reservedFor": reserved}).reserved_for,
             )
             metadata = msgspec.structs.replace(claim.metadata, resource_version=str(self._numbers))
-            self.extender.apply(Applied(msgspec.structs.replace(claim, metadata=metadata, status=status)))
-        self.extender.apply(
-            Applied(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=name)))
-        )
+            self._apply(Applied(msgspec.structs.replace(claim, metadata=metadata, status=status)))
+        self._apply(Applied(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=name))))
 
     def leave(self, pod: Pod) -> None:
         """The pod is gone, with its claim."""
-        self.extender.apply(Removed.of(pod))
+        self._apply(Removed.of(pod))
         for entry in pod.spec.resource_claims:
             claim = self.extender.view.ledger.get(NAMESPACE, entry.resource_claim_name or "")
             if claim is not None:
-                self.extender.apply(Removed.of(claim))
+                self._apply(Removed.of(claim))
 
     def _claim(self, name: str, job: Job) -> ResourceClaim:
         kind = job._replace(cpu=0, memory=0)
