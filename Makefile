@@ -108,11 +108,11 @@ e2e-second: ## The acceptance tests, the features and the recorded answers on th
 GANG_TESTS := tests/e2e/test_gangs.py tests/e2e/test_gang_*.py tests/e2e/test_preemption.py
 # Shadow mode, migration, simulations and autoscalers. New tests of adoption belong here.
 ADOPTION := tests/e2e/test_shadow.py tests/service/test_shadow*.py tests/cli/test_shadow.py \
-	tests/e2e/test_migration.py tests/insight/test_migration.py tests/cli/test_migrate.py \
+	tests/chart/test_adopt.py tests/bench/test_shadow.py tests/e2e/test_migration.py tests/insight/test_migration.py tests/cli/test_migrate.py \
 	tests/e2e/test_karpenter.py tests/insight/whatif tests/http/test_simulation.py tests/cli/test_simulate.py
 .PHONY: adopt
-adopt: $(VENV)/dev.stamp controlplane karpenter ## All tests of adoption, with Karpenter and 500 pods of the in-tree plugin on a real control plane (SHADOW_PODS=60, SHADOW_SEED=2; K8S_VERSION=v1.36.3)
-	@SHADOW_PODS=$(or $(SHADOW_PODS),500) $(RELEASE) $(BIN)/python -m pytest $(ADOPTION) -m "" -v
+adopt: $(VENV)/dev.stamp controlplane charttools karpenter ## All tests of adoption, with Karpenter and 500 pods of the in-tree plugin on a real control plane (SHADOW_PODS=60, SHADOW_SEED=2; TRACE=DIR: predictions on a part of the trace; K8S_VERSION=v1.36.3)
+	@TRACE=$(TRACE) SHADOW_PODS=$(or $(SHADOW_PODS),500) $(RELEASE) $(BIN)/python -m pytest $(ADOPTION) -m "" -v
 
 .PHONY: gangs
 gangs: ## The acceptance tests of gangs on a real control plane, T0 to T8 in docs/acceptance.md (FULL=1: in full size; K8S_VERSION=v1.36.3)
@@ -153,6 +153,10 @@ bench-placement-departures: $(VENV)/dev.stamp ## Measure how full a cluster stay
 .PHONY: bench-placement-replay
 bench-placement-replay: $(VENV)/dev.stamp ## A workload end to end on the embedded cluster, first-fit beside fragmentation (TRACE=DIR, BENCH_ARGS=--real: on the real control plane)
 	@$(BIN)/python -m bench.placement.replay $(if $(TRACE),--trace $(TRACE)) $(BENCH_ARGS)
+
+.PHONY: bench-placement-shadow
+bench-placement-shadow: $(VENV)/dev.stamp ## Compare what shadow mode predicts of a policy with what bench-placement measures; writes docs/placement.md (TRACE=DIR, BENCH_ARGS="--nodes 120")
+	@$(BIN)/python -m bench.placement.shadow $(if $(TRACE),--trace $(TRACE)) $(BENCH_ARGS)
 
 .PHONY: bench-page
 bench-page: $(VENV)/dev.stamp ## Measure the page in Chromium and what its feed costs, with 5,000 nodes of 8 devices; writes docs/performance.md (BENCH_ARGS="--nodes 500")

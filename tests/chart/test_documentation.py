@@ -6,7 +6,6 @@ programs run as processes, so it gets them while it waits.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,10 +13,10 @@ import pytest
 
 from tests.support.chart.helm import NAME
 from tests.support.chart.hooks import run_test_of_helm
+from tests.support.chart.reader import Reader
 from tests.support.chart.release import WHERE, Release
 from tests.support.chart.site import Programs
-from tests.support.documentation.blocks import ROOT, Block, Command, all_blocks
-from tests.support.documentation.terminal import Answer, type_all
+from tests.support.documentation.blocks import ROOT, Block, all_blocks
 
 pytestmark = [pytest.mark.e2e, pytest.mark.own_plane("releases have the names of the manifests")]
 
@@ -30,25 +29,6 @@ def blocks(heading: str) -> list[Block]:
     found = [block for block in TYPED if block.heading == heading]
     assert found, f"no page has commands for tests below {heading}"
     return found
-
-
-class Reader:
-    """Somebody in a checkout with kubectl and Helm."""
-
-    def __init__(self, release: Release, folder: Path) -> None:
-        self._folder = folder
-        for part in ("charts", "manifests", "scheduler_config"):
-            shutil.copytree(ROOT / part, folder / part)
-        tools = f"{release.helm.path.parent}:{release.site.plane.binaries}"
-        made = release.helm.environment()
-        self.environment = made | {"PATH": f"{tools}:{made['PATH']}", "HOME": str(folder)}
-
-    def types(self, *commands: Command) -> list[Answer]:
-        """What the commands answer. Raises AssertionError for one that does not succeed."""
-        answers = type_all(commands, self._folder, self.environment)
-        for answer in answers:
-            assert answer.is_well, f"{answer.command.text}\nended with {answer.status}\n{answer.output}"
-        return answers
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -87,7 +85,7 @@ def test_as_an_advisor_it_is_ready_with_permissions_to_read_and_helm_tests_it(re
 
 def test_the_stock_scheduler_calls_it_with_what_the_notes_say_to_copy(release: Release, tmp_path: Path) -> None:
     notes = release.install(MODES["stock"], "--wait", "--timeout=90s")
-    copied = follow(notes, release, tmp_path)
+    copied = release.follow(notes, tmp_path)
     assert (copied / "kubernetes" / "pki" / "dra-extender" / "tls.key").stat().st_mode & 0o077 == 0
     plane = release.site.plane
     deployments = release.site.get("deployments", WHERE)["items"]
@@ -103,18 +101,6 @@ def test_the_stock_scheduler_calls_it_with_what_the_notes_say_to_copy(release: R
             plane.stop_component("called-stock")
             plane.kubectl("delete", "lease/kube-scheduler", "--namespace=kube-system", "--ignore-not-found")
             plane.start_scheduler()
-
-
-def follow(notes: str, release: Release, folder: Path) -> Path:
-    """Run the commands of the notes that are for control-plane nodes: the folder that stands for their /etc."""
-    _, _, rest = notes.partition("On each control-plane node:\n")
-    commands, _, flags = rest.partition("Then start kube-scheduler with\n")
-    assert "--config=/etc/kubernetes/dra-extender.yaml --feature-gates=SchedulerPopFromBackoffQ=false" in flags
-    plane, copied = release.site.plane, folder / "etc"
-    path = f"{plane.binaries}:{os.environ['PATH']}"
-    made = {**os.environ, "KUBECONFIG": str(plane.admin_kubeconfig), "PATH": path}
-    subprocess.run(["bash", "-euc", commands.replace("/etc/", f"{copied}/")], env=made, check=True)
-    return copied
 
 
 def test_an_upgrade_keeps_certificates_and_a_rollback_restores_settings(release: Release) -> None:

@@ -66,7 +66,8 @@ class ControlPlane(Plane):
     the release has. Without `node_lifecycle` nodes are schedulable as soon as they are created and stay so without
     heartbeats; with it they need a kubelet's. `audit` writes every write request, in order, to `audit_log`.
     `controllers=False` leaves kube-controller-manager out. With an `address` that pods reach, the API server is there,
-    and the Service `kubernetes` leads to it.
+    and the Service `kubernetes` leads to it. `egress`: the Unix socket of an HTTP proxy, through which the API server
+    connects to pods.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class ControlPlane(Plane):
         node_lifecycle: bool = False,
         audit: bool = False,
         address: str = LOOPBACK,
+        egress: Path | None = None,
     ) -> None:
         super().__init__(directory)
         self.feature_gates = offered(DRA_FEATURES) if feature_gates is None else dict(feature_gates)
@@ -89,6 +91,7 @@ class ControlPlane(Plane):
         self.node_lifecycle = node_lifecycle
         self.audit = audit
         self.address = address
+        self.egress = egress
         self.url = f"https://{address}:{free_port()}"
 
     def __enter__(self) -> Self:
@@ -213,6 +216,8 @@ class ControlPlane(Plane):
             flags.append("--disable-admission-plugins=TaintNodesByCondition")
         if self.audit:
             flags += self._audit_flags()
+        if self.egress:
+            flags.append(f"--egress-selector-config-file={self._egress_file()}")
         self.start_component("kube-apiserver", "kube-apiserver", f"{self.url}/readyz", *flags)
 
     def _audit_flags(self) -> list[str]:
@@ -221,6 +226,15 @@ class ControlPlane(Plane):
         file = self.directory / "audit-policy.yaml"
         file.write_text(yaml.safe_dump(policy))
         return [f"--audit-policy-file={file}", f"--audit-log-path={self.audit_log}", "--audit-log-mode=blocking-strict"]
+
+    def _egress_file(self) -> Path:
+        transport = {"uds": {"udsName": str(self.egress)}}
+        connection = {"proxyProtocol": "HTTPConnect", "transport": transport}
+        selections = [{"name": "cluster", "connection": connection}]
+        kind = {"apiVersion": "apiserver.k8s.io/v1beta1", "kind": "EgressSelectorConfiguration"}
+        file = self.directory / "egress.yaml"
+        file.write_text(yaml.safe_dump({**kind, "egressSelections": selections}))
+        return file
 
     def _start_controllers(self) -> None:
         port = free_port()

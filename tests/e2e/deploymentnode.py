@@ -143,7 +143,7 @@ class ServiceProxy:
                 return
             there = await asyncio.open_connection(real(endpoint[0]), endpoint[1])
             try:
-                await asyncio.gather(_pump(reader, there[1]), _pump(there[0], writer))
+                await asyncio.gather(pump(reader, there[1]), pump(there[0], writer))
             finally:
                 there[1].close()
         except OSError:
@@ -153,7 +153,7 @@ class ServiceProxy:
             writer.close()
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Everything, then the end of it."""
     try:
         while data := await reader.read(2**16):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,17 @@ class Release:
 
     def upgrade(self, values: Values, *options: str) -> str:
         return self.helm.run("upgrade", NAME, str(CHART), WHERE, *options, values=values)
+
+    def follow(self, notes: str, folder: Path) -> Path:
+        """Run the commands of the notes that are for control-plane nodes: the folder that stands for their /etc."""
+        _, _, rest = notes.partition("On each control-plane node:\n")
+        commands, _, flags = rest.partition("Then start kube-scheduler with\n")
+        assert "--config=/etc/kubernetes/dra-extender.yaml --feature-gates=SchedulerPopFromBackoffQ=false" in flags
+        plane, copied = self.site.plane, folder / "etc"
+        path = f"{plane.binaries}:{os.environ['PATH']}"
+        made = {**os.environ, "KUBECONFIG": str(plane.admin_kubeconfig), "PATH": path}
+        subprocess.run(["bash", "-euc", commands.replace("/etc/", f"{copied}/")], env=made, check=True)
+        return copied
 
     def end(self) -> None:
         """Uninstall. Raises AssertionError when anything stays but what the programs have made."""

@@ -2,7 +2,8 @@
 
 There are no containers here. The stand-in for kubelet marks pods as running, and what would run in them is
 started as a process, from nothing but what the release has put into the API server: environment, Secrets, ConfigMaps,
-and the tokens of its service accounts. Only addresses and the places of files are other ones.
+and the tokens of its service accounts. Only addresses and the places of files are other ones. If the control plane has
+an `egress`, the API server reaches the insight port of the extender's process at the address of every pod.
 """
 
 from __future__ import annotations
@@ -37,10 +38,13 @@ from embedded_cluster.objects import PODS, FullPod
 from tests.e2e.components import free_port
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.ground import claims_of
+from tests.support.chart.egress import Egress
 from tests.support.chart.helm import NAMESPACE, ROOT, Document
 from tests.support.patience import LONGEST
 
 NODES = 2
+INSIGHT = 8080
+"""The port of the pods, in the chart."""
 T = TypeVar("T")
 
 _RESOLVED = """
@@ -52,10 +56,12 @@ socket.getaddrinfo = lambda host, *rest, **more: _ask("127.0.0.1" if host.endswi
 
 
 class Site:
-    """Enter it to bring nodes, kubelet and the cluster's own scheduler up."""
+    """Enter it to bring nodes, kubelet and the cluster's own scheduler up. `insight`: where the port of the pods is."""
 
-    def __init__(self, plane: ControlPlane) -> None:
+    def __init__(self, plane: ControlPlane, nodes: int = NODES) -> None:
         self.plane = plane
+        self.insight = 0
+        self._nodes = nodes
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="site", daemon=True)
         self._tasks: list[asyncio.Task[None]] = []
@@ -79,7 +85,7 @@ class Site:
     async def _start(self) -> None:
         settings = ClientSettings(kubeconfig=str(self.plane.admin_kubeconfig), timeout=LONGEST)
         self._client = await KubeClient.connect(settings)
-        for index in range(NODES):
+        for index in range(self._nodes):
             await self._client.create("/api/v1/nodes", msgspec.json.encode(hardware.node(index)))
         pods: Informer[FullPod] = Informer(self._client, PODS, indexes={"claim": claims_of})
         claims: Informer[ResourceClaim] = Informer(self._client, resource_claims("v1"))
@@ -87,6 +93,9 @@ class Site:
         self._kubelet = Kubelet(self._client, pods, claims, events)
         self._tasks = [asyncio.create_task(job.run()) for job in (pods, claims, events, self._kubelet)]
         await asyncio.gather(pods.synced.wait(), claims.synced.wait())
+        if self.plane.egress:
+            egress = Egress(lambda port: self.insight if port == INSIGHT else 0)
+            self._tasks.append(asyncio.create_task(egress.run(self.plane.egress)))
 
     async def _stop(self) -> None:
         for task in self._tasks:
@@ -157,9 +166,9 @@ class Programs:
             "status.podIP": "127.0.0.1",
         }
         made = {
-            entry["name"]: entry["value"].replace(mount, files)
-            if "value" in entry
-            else of_the_pod[entry["valueFrom"]["fieldRef"]["fieldPath"]]
+            entry["name"]: of_the_pod[entry["valueFrom"]["fieldRef"]["fieldPath"]]
+            if "valueFrom" in entry
+            else entry.get("value", "").replace(mount, files)
             for entry in container["env"]
         }
         kubeconfig = self._site.plane.service_account_kubeconfig(NAMESPACE, spec["serviceAccountName"])
@@ -170,6 +179,7 @@ class Programs:
             "DRA_EXTENDER_SHUTDOWN_LINGER": "0",  # no endpoints lead here
         }
         self._authority = Path(files) / "ca.crt"
+        self._site.insight = self._insight
         self._processes.append(
             self._process([sys.executable, "-m", "dra_extender.cli", *container["args"]], made, "extender")
         )

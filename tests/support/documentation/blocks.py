@@ -26,6 +26,7 @@ PLACES: Final[Mapping[str, str]] = {
     "demo": "tests/documentation/test_demo.py",
     "shipped deployment": "tests/e2e/test_rollout.py",
     "installation": "tests/chart/test_documentation.py",
+    "adoption": "tests/chart/test_adopt.py",
     "node": "tests/node/test_quickstart.py",
 }
 """Where commands are run -> the tests that do."""
