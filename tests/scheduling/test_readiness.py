@@ -9,12 +9,7 @@ import pytest
 
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.scheduling.readiness import (
-    has_conditions,
-    readiness,
-    timed_out,
-    unavailable,
-)
+from dra_extender.scheduling.readiness import has_conditions, readiness, unavailable
 
 Json = dict[str, Any]
 
@@ -82,21 +77,20 @@ def test_a_claim_without_conditions_is_always_ready() -> None:
     )
     assert readiness(plain).ready
     assert not has_conditions(plain)
-    assert not timed_out(plain, datetime(2026, 1, 1, tzinfo=UTC), 600)
+    assert not unavailable(plain, datetime(2026, 1, 1, tzinfo=UTC), 600)
 
 
 @pytest.mark.parametrize(("second", "over"), [(0, False), (599, False), (600, False), (601, True)])
 def test_the_clock_starts_at_the_allocation(second: int, over: bool) -> None:
     now = datetime.fromtimestamp(datetime(2026, 1, 1, tzinfo=UTC).timestamp() + second, UTC)
-    assert timed_out(claim(None), now, 600) is over
     assert bool(unavailable(claim(None), now, 600)) is over
     assert not unavailable(claim({"ready": "True"}), now, 600)
 
 
 def test_without_a_timestamp_nothing_times_out() -> None:
     now = datetime(2030, 1, 1, tzinfo=UTC)
-    assert not timed_out(claim(None, stamp=None), now, 600)
-    assert not timed_out(claim(None, stamp="yesterday"), now, 600)
+    assert not unavailable(claim(None, stamp=None), now, 600)
+    assert not unavailable(claim(None, stamp="yesterday"), now, 600)
 
 
 def test_a_failed_device_makes_the_claim_unavailable_at_once() -> None:

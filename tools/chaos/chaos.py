@@ -277,8 +277,9 @@ class Chaos:
     def check_holds(self) -> None:
         for service in self.services:
             view = service.extender.view
+            pending = {rollback.pod.uid for rollback in service.extender.pending_rollbacks._entries}
             for hold in view.ledger.holds():
-                kept = hold.owner in view.binding or hold.owner in service.extender.pending_rollbacks
+                kept = hold.owner in view.binding or hold.owner in pending
                 if not kept and hold.written_version is None:
                     self.world.api.violations.append(f"a hold of {hold.owner} has outlived its bind")
 

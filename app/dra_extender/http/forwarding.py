@@ -54,10 +54,6 @@ class _NotDecidedError(Exception):
     """The other replica did not decide the call, so it can be sent again."""
 
 
-class _NoResponseError(Exception):
-    """The other replica may have decided the call, but its response was lost."""
-
-
 class Forwarding:
     """One per service. Make it in the event loop, and call `close` at the end. `tls`: with certificate and trusted
     authorities (None: plain HTTP); the certificate of the other replica must have `name`.
@@ -81,8 +77,6 @@ class Forwarding:
             if url:
                 try:
                     return await self._post(url + scope["path"], body)
-                except _NoResponseError as lost:
-                    return error_response(503, f"dra-extender: the leader did not respond: {lost}", CLOSE)
                 except _NotDecidedError as problem:
                     self._report(url, problem)
             left = deadline - clock()
@@ -98,6 +92,7 @@ class Forwarding:
         await self._connections.closed()
 
     async def _post(self, url: str, body: bytes) -> Response:
+        """The response; 503 when it was lost: the other replica may have decided the call. Raises _NotDecidedError."""
         try:
             async with self._session.post(
                 url,
@@ -114,7 +109,8 @@ class Forwarding:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as refused:
             raise _NotDecidedError(str(refused)) from None
         except (aiohttp.ClientError, OSError, TimeoutError) as lost:
-            raise _NoResponseError(str(lost) or type(lost).__name__) from None
+            problem = str(lost) or type(lost).__name__
+            return error_response(503, f"dra-extender: the leader did not respond: {problem}", CLOSE)
 
     def _report(self, url: str, problem: _NotDecidedError) -> None:
         now = asyncio.get_running_loop().time()

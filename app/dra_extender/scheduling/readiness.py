@@ -26,9 +26,6 @@ class Readiness(msgspec.Struct, frozen=True):
     failed: str = ""
 
 
-READY = Readiness(ready=True)
-
-
 def has_conditions(claim: ResourceClaim) -> bool:
     """Whether some allocated device must become ready before the pod may be bound."""
     allocation = claim.allocation
@@ -42,14 +39,12 @@ def awaited(claim: ResourceClaim) -> bool:
 
 def readiness(claim: ResourceClaim) -> Readiness:
     """Whether all devices of the claim with binding conditions are ready."""
-    if claim.allocation is None or not has_conditions(claim):
-        return READY
     conditions: dict[DeviceID, Mapping[str, Condition]] = {}
     for entry in claim.status.devices:
         by_type = {condition.type: condition for condition in entry.conditions}
         conditions.setdefault((entry.driver, entry.pool, entry.device), by_type)
     ready = True
-    for result in claim.allocation.devices.results:
+    for result in claim.allocation.devices.results if claim.allocation is not None else ():
         if result.binding_conditions:
             known = conditions.get(result.id, {})
             failed = _failed(claim, result, known)
@@ -90,14 +85,8 @@ def seconds_to_timeout(claims: Iterable[ResourceClaim], now: datetime, binding_s
     return max(0.0, min(left, default=binding_seconds))
 
 
-def timed_out(claim: ResourceClaim, now: datetime, binding_seconds: float) -> bool:
-    """True when the binding timeout is over, counted from the allocation."""
-    limit = deadline(claim, binding_seconds)
-    return limit is not None and limit < now.timestamp()
-
-
 def unavailable(claim: ResourceClaim, now: datetime, binding_seconds: float) -> str:
     """Why the allocation cannot be used on any node: its devices failed, or were not ready in time. Empty otherwise."""
-    state = readiness(claim)
-    late = not state.ready and not state.failed and timed_out(claim, now, binding_seconds)
+    state, limit = readiness(claim), deadline(claim, binding_seconds)
+    late = not state.ready and not state.failed and limit is not None and limit < now.timestamp()
     return f"device binding timeout: claim={claim.metadata.name}" if late else state.failed

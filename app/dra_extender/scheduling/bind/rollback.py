@@ -257,10 +257,6 @@ class PendingRollbacks:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __contains__(self, pod_uid: str) -> bool:
-        """True when a bind of this pod has not been rolled back yet."""
-        return any(rollback.pod.uid == pod_uid for rollback in self._entries)
-
     @property
     def problems(self) -> Sequence[ObjectProblem]:
         """One per bind: why it is not rolled back, and what to do."""
