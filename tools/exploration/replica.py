@@ -293,7 +293,6 @@ class Replica:
             "binder": self.extender.binder,
             "sweeper": self.extender._sweeper,
             "idle": act.event_handler.idle,
-            "unseen": act.event_handler.unseen,
             "loop": self.loop,
             "replica": self,
             "extender": self.extender,
@@ -329,7 +328,7 @@ class Replica:
             pods,
             newest if self._set_backs else (),  # in one history every written version is above these
             event_handler.idle._idle,
-            event_handler.unseen._since,
+            event_handler.idle.unseen,
             dict(self.extender.view.binding),
             set(self.extender.view.clearing),
             extender.binder._running,

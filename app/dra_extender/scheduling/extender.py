@@ -39,7 +39,7 @@ from dra_extender.scheduling.earlynomination.controller import EarlyNominationCo
 from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.gangs.controller import Gangs
 from dra_extender.scheduling.handle import EventHandler, Handle, Runtime
-from dra_extender.scheduling.idle import IdleAllocations, Unseen
+from dra_extender.scheduling.idle import IdleAllocations
 from dra_extender.scheduling.noderules import ResourcesInUse
 from dra_extender.scheduling.nomination.controller import PreemptionController
 from dra_extender.scheduling.nomination.nominations import Nominations
@@ -77,7 +77,7 @@ class Extender:
     ) -> None:
         runtime, replies = runtime or Runtime(), WorkerReplies()
         config, clock, observer = runtime.config, runtime.clock, runtime.observer
-        idle, unseen = IdleAllocations(clock, config), Unseen(clock)
+        idle = IdleAllocations(clock, config)
         resources = ResourceNames(cluster.classes, clock, config)
         binding: dict[str, str] = {}
         clearing: set[str] = set()
@@ -112,7 +112,6 @@ class Extender:
             requeue=requeue,
             signals=Signals(),
             idle=idle,
-            unseen=unseen,
             resources=resources,
             placement=placement,
         )
@@ -122,7 +121,7 @@ class Extender:
         )
         self._clearer = Clearer(handle, clearing)
         self._unblocker = Unblocker(self.view, self._clearer)
-        self._sweeper = Sweeper(handle, self._clearer, idle, unseen)
+        self._sweeper = Sweeper(handle, self._clearer, idle)
         self.preemption = PreemptionController(handle, self.nominations, cluster.budgets, self._clearer, self.gangs)
         self.early_nomination = EarlyNominationController(
             handle, self.tentative_plans, self._usage, self.nominations.__contains__, self.gangs.plans

@@ -22,7 +22,7 @@ from dra_extender.scheduling.claims import known_claims
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.deferred import DeferredWork
 from dra_extender.scheduling.extended import ResourceNames
-from dra_extender.scheduling.idle import IdleAllocations, Unseen
+from dra_extender.scheduling.idle import IdleAllocations
 from dra_extender.scheduling.ports import Clock, Observer, Ports, Silent
 from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.view import View
@@ -36,7 +36,6 @@ class EventHandler(msgspec.Struct, frozen=True, kw_only=True):
     requeue: RequeueTrigger
     signals: Signals
     idle: IdleAllocations
-    unseen: Unseen
     resources: ResourceNames
     placement: PlacementLearner | None = None
 
@@ -87,10 +86,8 @@ class EventHandler(msgspec.Struct, frozen=True, kw_only=True):
         uid, watched = claim.metadata.uid, event.source != "reply"
         if watched:
             self.idle.observe(claim, after_gap=event.source == "list")
-        if watched or self.cluster.ledger.watched_version(uid):
-            self.unseen.forget(uid)
-        else:
-            self.unseen.replied(uid)
+        elif not self.cluster.ledger.watched_version(uid):
+            self.idle.replied(uid)
         self.signals.notify(uid)
         self.requeue.ended(claim.metadata.key)
 
@@ -99,7 +96,6 @@ class EventHandler(msgspec.Struct, frozen=True, kw_only=True):
             self.placement.drop(uid)
         elif kind == ResourceClaim.__name__:
             self.idle.forget(uid)
-            self.unseen.forget(uid)
         self.signals.notify(uid)
 
     def _confirms_claim(self, pod: Pod) -> bool:

@@ -7,7 +7,7 @@ can write, do not count.
 
 A claim can be created and deleted while the watch is broken. If a reply has shown the claim, it would keep its devices
 for ever, because the list after the gap does not contain it, and the watch does not report the deletion of a claim that
-it never showed. So a claim that the watch does not show (`Unseen`) is read after a while.
+it never showed. So a claim that the watch does not show is `unseen`, and read after a while.
 """
 
 from __future__ import annotations
@@ -38,10 +38,13 @@ class IdleAllocations:
         self._clock = clock
         self._config = config
         self._idle: dict[str, Idle] = {}
+        self.unseen: dict[str, float] = {}
+        """Claims that a reply has shown and no watch: since when, or when they were read last (monotonic seconds)."""
 
     def observe(self, claim: ResourceClaim, *, after_gap: bool = False) -> None:
         """A version of a claim from the watch. `after_gap`: versions before it may be missing."""
         uid, consumers = claim.metadata.uid, tuple(entry.uid for entry in claim.status.reserved_for)
+        self.unseen.pop(uid, None)
         if claim.allocation is None or len(consumers) > 1:
             self._idle.pop(uid, None)
             return
@@ -60,6 +63,11 @@ class IdleAllocations:
     def forget(self, uid: str) -> None:
         """The claim is in use, or gone, or not allocated."""
         self._idle.pop(uid, None)
+        self.unseen.pop(uid, None)
+
+    def replied(self, uid: str) -> None:
+        """A reply has shown a claim that no watch has shown."""
+        self.unseen.setdefault(uid, self._clock.monotonic())
 
     def entries(self) -> Iterator[tuple[str, Idle]]:
         """All of them, by claim UID, each as it is when it is reached."""
@@ -73,27 +81,3 @@ class IdleAllocations:
         if known is None or known.version != claim.metadata.resource_version:
             return False
         return not known.consumers or self._clock.monotonic() - known.since >= self._config.abandoned_seconds
-
-
-class Unseen:
-    """By claim UID, since when."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._since: dict[str, float] = {}
-
-    def replied(self, uid: str) -> None:
-        self._since.setdefault(uid, self._clock.monotonic())
-
-    def looked_up(self, uid: str) -> None:
-        """The claim exists: it may stay unseen a little longer."""
-        if uid in self._since:
-            self._since[uid] = self._clock.monotonic()
-
-    def forget(self, uid: str) -> None:
-        """The watch has shown the claim, or it is gone."""
-        self._since.pop(uid, None)
-
-    def overdue(self, seconds: float) -> list[str]:
-        now = self._clock.monotonic()
-        return [uid for uid, since in self._since.items() if now - since >= seconds]

@@ -38,7 +38,7 @@ from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus
 from dra_extender.scheduling import readiness
 from dra_extender.scheduling.claims import claim_names
 from dra_extender.scheduling.handle import Handle
-from dra_extender.scheduling.idle import IdleAllocations, Unseen
+from dra_extender.scheduling.idle import IdleAllocations
 from dra_extender.scheduling.release.clear import Clearer
 from dra_extender.scheduling.view import View
 
@@ -57,11 +57,10 @@ NAMES_PER_TURN = 2_000
 class Sweeper:
     """`start` when schedulers begin to call this replica, then `work` every few seconds."""
 
-    def __init__(self, handle: Handle, clearer: Clearer, idle: IdleAllocations, unseen: Unseen) -> None:
+    def __init__(self, handle: Handle, clearer: Clearer, idle: IdleAllocations) -> None:
         self._handle, self._view = handle, handle.view
         self._clearer = clearer
         self._idle = idle
-        self._unseen = unseen
         self._offered: LRUCache[str, float] = LRUCache(100_000)
         self._started = 0.0
         self._used_by_others: Mapping[str, Collection[str]] | None = None
@@ -92,10 +91,11 @@ class Sweeper:
         """Read the claims that a reply has shown but no watch, because they may be gone. Stop when the API server does
         not answer.
         """
-        for uid in self._unseen.overdue(PHANTOM_SECONDS):
+        now, unseen = self._view.clock.monotonic(), self._idle.unseen
+        for uid in [uid for uid, since in unseen.items() if now - since >= PHANTOM_SECONDS]:
             claim = self._view.ledger.by_uid(uid)
             if claim is None:
-                self._unseen.forget(uid)
+                self._idle.forget(uid)
                 continue
             try:
                 found = await self._handle.stored(claim)
@@ -103,10 +103,9 @@ class Sweeper:
                 log.info("a claim that no watch has shown was not read", claim=claim.metadata.key, error=repr(error))
                 if is_passing(error):
                     return
-                self._unseen.looked_up(uid)
-                continue
-            if found is not None:
-                self._unseen.looked_up(uid)
+                found = claim
+            if found is not None and uid in unseen:
+                unseen[uid] = self._view.clock.monotonic()
 
     async def _sweep(self, uid: str, seconds: float) -> None:
         """Clear the allocation if it is unused. `seconds`: how long it has been unchanged and without an offer."""
