@@ -51,10 +51,9 @@ from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.setaside import SetAside
 from dra_extender.scheduling.tentativeplans import TentativePlans
 from dra_extender.scheduling.turns import query_budgets, run
-from dra_extender.scheduling.verbs.filter import FilterVerb
+from dra_extender.scheduling.verbs.filter import FilterVerb, on_whole_nodes
 from dra_extender.scheduling.verbs.preempt import Preempt
 from dra_extender.scheduling.verbs.prioritize import prioritize
-from dra_extender.scheduling.verbs.wholenodes import on_whole_nodes
 from dra_extender.scheduling.view import View
 from dra_extender.scheduling.waiting import Signals
 from dra_extender.unexpected import unexpected
