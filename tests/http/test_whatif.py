@@ -181,6 +181,28 @@ async def test_questions_that_take_long_are_answered_one_at_a_time_and_few_wait(
     assert await desk.answer_at_length(steps()) == 1, "who asks again is answered"
 
 
+async def test_questions_that_come_at_once_do_not_all_begin_at_once(view: View) -> None:
+    """The first turn decodes what was posted, which takes milliseconds."""
+    desk, cycles, begun = QueryQueue(Known(view)), 0, list[int]()
+
+    async def count() -> None:
+        nonlocal cycles
+        while True:
+            cycles += 1
+            await asyncio.sleep(0)
+
+    def refused() -> Generator[None, None, int]:
+        begun.append(cycles)
+        yield from ()
+        raise InvalidRequestError("pod", "is no Pod", "give a Pod")
+
+    counting = asyncio.create_task(count())
+    asked = [desk.answer_at_length(refused()) for _ in range(QUEUED_QUESTIONS)]
+    await asyncio.gather(*asked, return_exceptions=True)
+    counting.cancel()
+    assert len(set(begun)) == QUEUED_QUESTIONS
+
+
 async def test_namespaces_take_turns_and_the_one_that_asks_most_is_refused_first(view: View) -> None:
     desk, answered = QueryQueue(Known(view)), list[str]()
 

@@ -114,7 +114,7 @@ class Filters:
 
     def __init__(self, most: int = REMEMBERED_BYTES) -> None:
         self._recent: LRUCache[Hashable, DeviceFilter] = LRUCache(most, getsizeof=lambda filter: filter.size)
-        self._used = Interner(DeviceFilter)
+        self._used = Interner[DeviceFilter]()
         self.programs = Programs()
         self.compiled = _CompiledFilters(most, getsizeof=lambda filter: filter.size)
 
@@ -134,7 +134,7 @@ class Filters:
         if found is None:
             amounts = {name: amount for name, _, amount in exact} or _NO_CAPACITY
             made = *selectors, source.tolerations, amounts, features, ref(self), self.programs
-            found = self._recent[content] = self._used.of(content, *made)
+            found = self._recent[content] = self._used.of(content, DeviceFilter, *made)
         return found
 
 

@@ -217,7 +217,7 @@ class Cluster:
         """Whether the node exists. Faster than `in nodes`: filter asks for thousands of nodes."""
         self.ledger = Ledger(features, self.inventory.pools.get, self.inventory.nodes.use_changed)
         self.pods = Pods()
-        self.pod_groups = PodGroups()
+        groups = self.pod_groups = PodGroups()
         self.continuity = Continuity(self.ledger, self.pods)
         self.budgets: dict[str, dict[str, PodDisruptionBudget]] = {}
         """By namespace, then by `namespace/name`; empty unless PodDisruptionBudgets are watched."""
@@ -228,8 +228,8 @@ class Cluster:
             ResourceSlice.__name__: self.inventory.drop_slice,
             DeviceClass.__name__: self.inventory.classes.drop,
             DeviceTaintRule.__name__: self.inventory.drop_rule,
-            PodGroup.__name__: lambda key: self.pod_groups.drop(PodGroup.api_group, key),
-            CoschedulingPodGroup.__name__: lambda key: self.pod_groups.drop(CoschedulingPodGroup.api_group, key),
+            PodGroup.__name__: lambda key: groups.drop(PodGroup.api_group, key),
+            CoschedulingPodGroup.__name__: lambda key: groups.drop(CoschedulingPodGroup.api_group, key),
         }
 
     def claim(self, key: str) -> ResourceClaim | None:

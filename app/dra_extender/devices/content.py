@@ -56,18 +56,17 @@ def shortened(content: bytes) -> bytes:
     return blake2b(content, digest_size=DIGEST_BYTES).digest()
 
 
-class Interner(Generic[P, T]):
+class Interner(Generic[T]):
     """One object per content, made on first use."""
 
-    def __init__(self, make: Callable[P, T]) -> None:
-        self._make = make
+    def __init__(self) -> None:
         self._known: WeakValueDictionary[Hashable, T] = WeakValueDictionary()
 
-    def of(self, content: Hashable, *args: P.args, **kwargs: P.kwargs) -> T:
+    def of(self, content: Hashable, make: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The object of this content, made from the arguments on first use. Equal content needs equal arguments."""
         found = self._known.get(content)
         if found is None:
-            found = self._known[content] = self._make(*args, **kwargs)
+            found = self._known[content] = make(*args, **kwargs)
         return found
 
     def __len__(self) -> int:

@@ -105,8 +105,8 @@ class PoolStates:
     """The states in use, by content."""
 
     def __init__(self) -> None:
-        self._states = Interner(PoolState)
-        self._untouched = self._states.of(_UNTOUCHED, _UNTOUCHED)
+        self._states = Interner[PoolState]()
+        self._untouched = self._states.of(_UNTOUCHED, PoolState, _UNTOUCHED)
 
     def of(self, pool: Pool, held: PoolHoldings | None) -> PoolState:
         """The state of a pool of which this is held."""
@@ -126,7 +126,7 @@ class PoolStates:
         offered = sorted((name, _sorted(counters)) for name, counters in left.items())
         groups = sorted(groups_in_use(pool, held).items()) if pool.groups else ()
         content = owned, tuple(shared), (*offered, *groups)
-        return self._states.of(content, content)
+        return self._states.of(content, PoolState, content)
 
 
 def _sorted(amounts: Amounts) -> tuple[tuple[str, int], ...]:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import AllocationResult, DeviceID, ResourceClaim
 from dra_extender.devices.audit import Auditor, Compare, PoolOf, Violation, node_of
 from dra_extender.devices.pods import Deletions
@@ -27,7 +27,6 @@ from dra_extender.devices.usage import (
     PoolID,
     PoolUse,
     UsageIndex,
-    Use,
     Uses,
     uses_of,
 )
@@ -95,6 +94,11 @@ def identity(claim: ResourceClaim) -> str:
     return claim.metadata.uid or claim.metadata.key
 
 
+def _stored(records: Mapping[str, _Record], uid: str) -> tuple[ResourceClaim, Uses] | None:
+    record = records.get(uid)
+    return (record.claim, record.stored) if record and record.claim is not None else None
+
+
 class Ledger:
     """`pool_of` has what devices offer and consume; `changed` is called with each pool whose use changes."""
 
@@ -109,7 +113,7 @@ class Ledger:
         self.newest = 0
         """The highest resourceVersion that a watch or a reply has shown of any claim."""
         self._usage = UsageIndex(changed)
-        self._auditor = Auditor(self._usage, pool_of, self._stored)
+        self._auditor = Auditor(self._usage, pool_of, partial(_stored, self._records))
         self.parts_of_violations = self._auditor.violations
         """As `violations`, in parts; the state may change in between."""
 
@@ -341,10 +345,6 @@ class Ledger:
         """Changes exactly when the use of a device in the pool does; 0 = nothing is in use."""
         entry = self._usage.pool(pool)
         return entry.revision if entry else 0
-
-    def _stored(self, uid: str) -> tuple[ResourceClaim, Mapping[Use, Mapping[str, Quantity]]] | None:
-        record = self._records.get(uid)
-        return (record.claim, record.stored) if record and record.claim is not None else None
 
     def rivals(self, claim: ResourceClaim, compare: Compare = lambda work: True) -> tuple[ResourceClaim, ...]:
         """Other stored claims that conflict with this one and may have been allocated before it. `compare`: see there.

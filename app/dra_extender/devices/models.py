@@ -196,12 +196,12 @@ class DeviceLists:
     """The device lists in use, one per content."""
 
     def __init__(self) -> None:
-        self._device_lists = Interner(self._made)
-        self._models = Interner(DeviceModel)
+        self._device_lists = Interner[DeviceList]()
+        self._models = Interner[DeviceModel]()
         self._values = SharedValues()
 
     def of(self, driver: str, devices: tuple[Device, ...]) -> DeviceList:
-        return self._device_lists.of((driver, digest(devices)), driver, devices)
+        return self._device_lists.of((driver, digest(devices)), self._made, driver, devices)
 
     def _made(self, driver: str, devices: tuple[Device, ...]) -> DeviceList:
         shared_devices = tuple(map(self._shared, devices))
@@ -213,7 +213,7 @@ class DeviceLists:
     def _model(self, driver: str, device: Device) -> DeviceModel:
         """The one model of devices with equal traits."""
         traits = traits_of(driver, device)
-        return self._models.of(digest(traits), traits)
+        return self._models.of(digest(traits), DeviceModel, traits)
 
     def _shared(self, device: Device) -> Device:
         """An equal device with shared values."""

@@ -120,6 +120,7 @@ class QueryQueue:
         try:
             self._give_turn()
             await turn
+            await asyncio.sleep(0)  # questions that came at once begin in different cycles of the event loop
             return await run(steps, partial(self._waiting.charge, namespace, 1))
         finally:
             list(self._waiting.drop(turn))
@@ -264,6 +265,12 @@ def _add_shadow(router: APIRouter, queue: QueryQueue) -> None:
 
 
 def _add_whatif(router: APIRouter, queue: QueryQueue) -> None:
+    def answer(view: View, data: bytes) -> Turns[WhatIf]:
+        found = changes_of(data)
+        yield
+        pods = [pod_named(view.pods, key, f"pods[{number}]") for number, key in enumerate(dict.fromkeys(found.pods))]
+        return (yield from simulating(view, found, [Draft(pod, ()) for pod in pods] or None))
+
     @router.post(
         "/insight/whatif",
         responses=answering(WhatIf, "which pods would fit, and which would not"),
@@ -273,14 +280,16 @@ def _add_whatif(router: APIRouter, queue: QueryQueue) -> None:
         """Which pods would fit, and which would no longer fit, if nodes were added or drained, or pods deleted. Nothing
         is changed: the permission to get this path suffices.
         """
-        view = queue.insight.view
-        found = changes_of(await _body_of(request, "send fewer names at once"))
-        pods = [pod_named(view.pods, key, f"pods[{number}]") for number, key in enumerate(dict.fromkeys(found.pods))]
-        drafts = [Draft(pod, ()) for pod in pods] or None
-        return json_response(await queue.answer_at_length(simulating(view, found, drafts)))
+        data = await _body_of(request, "send fewer names at once")
+        return json_response(await queue.answer_at_length(answer(queue.insight.view, data)))
 
 
 def _add_simulate(router: APIRouter, queue: QueryQueue) -> None:
+    def answer(view: View, data: bytes) -> Turns[Simulation]:
+        found = request_of(data)
+        yield
+        return (yield from simulation(view, found))
+
     @router.post(
         "/v1/simulate",
         responses=answering(Simulation, "the nodes that fit, and how many pods fit"),
@@ -290,15 +299,8 @@ def _add_simulate(router: APIRouter, queue: QueryQueue) -> None:
         """Which nodes fit a pod, existing and new ones, and how many new nodes are needed for more such pods, or gangs.
         Nothing is changed: the permission to get this path suffices.
         """
-        view = queue.insight.view
         data = await _body_of(request, "leave out metadata.managedFields, or name existing pods")
-
-        def answer() -> Turns[Simulation]:
-            found = request_of(data)  # 10,000 pods take milliseconds: not at once with those of other questions
-            yield
-            return (yield from simulation(view, found))
-
-        return json_response(await queue.answer_at_length(answer()))
+        return json_response(await queue.answer_at_length(answer(queue.insight.view, data)))
 
 
 async def _body_of(request: Request, remedy: str) -> bytes:

@@ -268,8 +268,8 @@ def test_a_turn_is_no_larger_in_a_cluster_that_is_four_times_as_large() -> None:
 
 def test_nodes_that_do_not_count_are_not_copied() -> None:
     body = asked(nodes=["n0000"], newNodes=[new("n", 4)])
-    small = counted_turns(simulation.simulation(large(10).view(), body))
-    bigger = counted_turns(simulation.simulation(large(200).view(), body))
+    views = large(10).view(), large(200).view()
+    small, bigger = (counted_turns(simulation.simulation(view, body)) for view in views)
     assert bigger.result == small.result
     assert bigger.turns == small.turns
     assert bigger.total < 1.5 * small.total

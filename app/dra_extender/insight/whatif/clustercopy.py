@@ -16,9 +16,8 @@ last. At most `most` nodes are tried for all pods together.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Hashable, Sequence, Set
+from collections.abc import Container, Hashable, Sequence, Set
 from contextlib import suppress
-from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -63,7 +62,7 @@ SIZE: Final = 180
 
 
 class ClusterCopy:
-    """Made by `copied`."""
+    """Made by `copied`. Without reference cycles, so it is freed with its last user."""
 
     def __init__(self, view: View) -> None:
         self.cluster = Cluster(view.features)
@@ -86,7 +85,7 @@ class ClusterCopy:
         self.kept: Sequence[Planned] = ()
         """Devices that count as allocated, because other pods get them."""
         self._made = 0
-        self._undo: list[Callable[[], object]] = []
+        self._undo: list[ResourceClaim | Pod | Removed] = []
 
     def pod(self, pod: Pod) -> SimulatedPod:
         """The pod in the current state of the copy."""
@@ -137,7 +136,13 @@ class ClusterCopy:
 
     def revert(self) -> Turns[None]:
         while self._undo:
-            self._undo.pop()()
+            match self._undo.pop():
+                case Removed() as event:
+                    self.cluster.apply(event)
+                case Pod() as pod:
+                    self.put_pod(pod)
+                case claim:
+                    self.put(claim)
             yield
 
     def bind(self, allocation: NodeAllocation, node: str) -> None:
@@ -150,10 +155,9 @@ class ClusterCopy:
             claims[-1] = self._extended_claim(claims[-1], pod)
         for claim in (*claims, *prefiltered.claims.allocated):
             before = self.cluster.ledger.get(claim.metadata.namespace, claim.metadata.name)
-            removed = partial(self.cluster.apply, Removed.of(claim))
-            self._undo.append(removed if before is None else partial(self.put, before))
+            self._undo.append(before or Removed.of(claim))
             self.put(self._reserved(claim, pod))
-        self._undo.append(partial(self.put_pod, pod))
+        self._undo.append(pod)
         self.put_pod(with_statuses(replace(pod, spec=replace(pod.spec, node_name=node)), allocation.statuses))
 
     def bind_planned(self, place: Place) -> bool:
