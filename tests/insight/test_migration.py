@@ -214,3 +214,13 @@ def test_a_chosen_class_and_an_implicit_resource_name_provide_devices() -> None:
     direct["spec"]["containers"][0]["resources"]["requests"] = {implicit: "1"}
     found = ask([device_class("fast", "true"), *machine("a", "", 1), direct])
     assert (found.classes, found.changed, placed(found)) == ({implicit: "fast"}, (), {"p": "a"})
+
+
+def test_a_resource_that_no_node_has_gets_no_class_by_its_name() -> None:
+    """Anybody may ask for com/gpu.nvidia in a pod: its class would be that of nvidia.com/gpu."""
+    other = pod("other")
+    other["spec"]["containers"][0]["resources"]["requests"] = {"com/gpu.nvidia": "1"}
+    documents = [device_class(DRIVER, f'device.driver == "{DRIVER}"'), *machine("a", "8", 8), pod("train", on="a")]
+    found = ask([*documents, other])
+    assert found.classes == ask(documents).classes == {RESOURCE: DRIVER}
+    assert any(problem.startswith("com/gpu.nvidia: no DeviceClass") for problem in found.problems)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from weakref import ref
 
 import pytest
 
+from dra_extender.devices.cluster import Cluster
+from dra_extender.service.process import ProcessMemory
 from dra_extender.service.service import Service
 from embedded_cluster import RequestFault
 from tests.support.patience import until
@@ -114,3 +118,25 @@ async def test_a_leader_that_has_to_list_everything_again_gives_the_lease_back_a
         go_on.set()
         await until_ready(service)
         assert leader(world) == "one"
+
+
+async def test_nothing_refers_to_an_ended_engine_when_what_it_left_is_freed(
+    world: World, start_service: StartService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended, left = list[ref[Cluster]](), list[int]()
+
+    def let_go(_: ProcessMemory) -> None:
+        gc.collect()
+        left.append(sum(each() is not None for each in ended))
+
+    monkeypatch.setattr(ProcessMemory, "let_go", let_go)
+    async with start_service(identity="one", **ELECTION) as service:
+        await until_ready(service)
+        ended.append(ref(service.replica.running.cluster))
+        backup = back_up(world.api)
+        world.claim("later")
+        await until(lambda: service.replica.running.cluster.ledger.get("default", "later") is not None)
+        restore(world.api, backup)
+        await until(lambda: service.replica.set_backs == 1)
+        await until_ready(service)
+        assert left == [0, 0]

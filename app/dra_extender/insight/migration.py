@@ -130,7 +130,7 @@ def migrating(view: View, chosen: Mapping[str, str]) -> Turns[Migration]:
 
 def _class_for(view: View, resource: str, chosen: Mapping[str, str], changed: list[Json]) -> DeviceClass | None:
     """The class as it has to be; a manifest is added to `changed` if it is another one. A class or driver that is named
-    like the resource, such as gpu.nvidia.com for nvidia.com/gpu, provides it if no other is chosen.
+    like the resource of a node, such as gpu.nvidia.com for nvidia.com/gpu, provides it if no other is chosen.
     """
     known, implicit = view.cluster.classes, resource.removeprefix(IMPLICIT)
     provider = class_names(known.values()).get(resource) or (implicit if implicit != resource else "")
@@ -138,6 +138,8 @@ def _class_for(view: View, resource: str, chosen: Mapping[str, str], changed: li
     item, spec = known.get(name), Json(extendedResourceName=resource)
     if provider:
         return item
+    if resource not in chosen and not any(resource in node.status.allocatable for node in view.cluster.nodes.values()):
+        return None  # anybody may name a resource in a pod
     other = item.spec.extended_resource_name if item is not None else None
     if resource in chosen and (item is None or other):
         problem = f"--class {resource}={name}: DeviceClass " + (f"provides {other}" if other else "not found")

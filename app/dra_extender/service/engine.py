@@ -274,5 +274,5 @@ class Engine:
         self.writer.record_event(about, "Warning", reason, note)
 
     def _report_violation(self, claim: ResourceClaim, text: str) -> None:
-        if self.strategy is None:
+        if self._leading and self.strategy is None:
             self.writer.record_event(claim, "Warning", "DeviceHeldTwice", text, action="Auditing")

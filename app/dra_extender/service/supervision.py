@@ -115,6 +115,7 @@ class Supervision:
             await engine.drain(0)
             if self._replica.election is not None:
                 await self._replica.election.release()
+                self._replica.election = None  # it reports to the engine that has ended
 
     async def _elect(self, engine: Engine, group: asyncio.TaskGroup) -> None:
         """Decide while this replica leads; without leader election, always. The lease names the pods that are set

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
 from dra_extender.api.core import Node, Pod
@@ -154,3 +156,33 @@ async def test_a_withdrawal_that_fails_is_tried_again(world: World) -> None:
     world.api.drop(world.api.objects[Node, "n1"])
     await world.settle(15.0)
     assert nominated(world) == {}
+
+
+async def test_a_nomination_that_the_watch_shows_after_a_new_leader_has_looked_is_removed(world: World) -> None:
+    world.add(*with_devices(n1=1))
+    first, second = world.service(config=ALWAYS), world.service(config=ALWAYS, lag=0.5)
+    first.start()
+    await world.settle(1.0)
+    world.add(*waiting("a"))
+    while not nominated(world):
+        await asyncio.sleep(0.001)
+    await first.stop()
+    world.services.remove(first)
+    second.start()
+    world.add(*waiting("b"))
+    await world.settle(1.0)
+    assert await second.bind(world.api.pod("b"), "n1") == ""
+    await world.settle(5.0)
+    assert nominated(world) == {}
+
+
+async def test_what_another_component_nominates_is_asked_about_once(world: World) -> None:
+    service = planning(world, n1=1)
+    world.add(*waiting("a", schedulerName="other"))
+    await world.settle(1.0)
+    pod = world.api.pod("a")
+    status = msgspec.structs.replace(pod.status, nominated_node_name="n1")
+    world.api.put(msgspec.structs.replace(pod, status=status))
+    await world.settle(10.0)
+    assert nominated(world) == {"a": "n1"}
+    assert service.client.calls.count("nominated_ahead") == 1

@@ -12,7 +12,7 @@ from dra_extender.api.core import Node, Pod
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.gangs.controller import NOT_ASKED, SAMPLE
 from dra_extender.scheduling.gangs.topology import REQUIRED
-from tests.support.scheduling.earlynomination import nominated
+from tests.support.scheduling.earlynomination import nominated, waiting
 from tests.support.scheduling.gangs import gang, names
 from tests.support.simulation.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.strategy import with_metadata
@@ -190,3 +190,27 @@ async def test_kube_scheduler_has_the_last_word_where_a_rule_of_its_own_leaves_n
     scheduler.away = {f"n{number:03}" for number in range(100)}
     found = await scheduler.until_bound(names("g", 2), cycles=False)
     assert set(found) < {"n100", "n101", "n102"}
+
+
+async def test_members_of_a_scheduler_that_is_not_served_are_not_nominated(world: World) -> None:
+    config = SchedulingConfig(nominate="auto", scheduler_names=frozenset({"dra-scheduler"}))
+    service = started(world, [*cluster((150, 250)), *gang("g", 2, schedulerName="other")], config)
+    await world.settle(1.0)
+    await service.filter(world.api.pod("g-0"), *(f"n{number:03}" for number in range(SAMPLE)))
+    await world.settle(1.0)
+    assert nominated(world) == {}
+
+
+async def test_members_that_the_watch_shows_too_late_take_no_turn_of_other_pods(world: World) -> None:
+    config = SchedulingConfig(nominate="always", scheduler_names=frozenset({"dra-scheduler"}))
+    service = started(world, [*cluster(range(150, 290)), *gang("g", 64)], config)
+    await world.settle(1.0)
+    world.add(*waiting("other"))
+    await world.settle(0.005)
+    service.watch.disconnect([Pod])
+    for name in names("g", 64):
+        world.api.put(with_metadata(world.api.pod(name), labels={"changed": "yes"}))
+    await service.filter(world.api.pod("g-0"), *(f"n{number:03}" for number in range(SAMPLE)))
+    await world.settle(3.0)
+    assert "other" in nominated(world)
+    assert service.client.calls.count("nominate_pod") == 65

@@ -94,7 +94,7 @@ class EarlyNominationController:
         self._queue = EarlyNominationQueue(view, handle.requeue)
         self._chooser = NodeChooser(handle, tentative_plans, usage)
         self._pauses: Pauses[str] = Pauses(view.clock, view.config)
-        """While the API server refuses nominations."""
+        """While the API server refuses nominations; by UID, while the watch is late for a pod."""
         self._idle = False
         """True after a nomination was late, until a scheduler asks about a pod."""
         self._enabled = view.config.nominate != "never"
@@ -113,6 +113,8 @@ class EarlyNominationController:
             elif nomination.seen or named:  # another client has cleared or replaced it
                 self._queue.failed(uid)
                 self._drop(nomination)
+        elif named and self._handle.leading() and not self._has_preempted(uid):
+            self._find_owner(pod, self._view.clock.monotonic() + CHECK_SECONDS)  # most are bound before
 
     def pod_removed(self, uid: str) -> None:
         self._settle(uid, "")
@@ -146,10 +148,9 @@ class EarlyNominationController:
         """Until cancelled."""
         for nomination in list(self.nominations.values()):
             self._drop(nomination)
-        for pod in self._view.pods:  # nominated by another replica or an earlier process, or by another component
-            uid, node = pod.metadata.uid, pod.status.nominated_node_name
-            if node and not pod.spec.node_name:
-                self.nominations[uid] = EarlyNomination(uid, node, 0.0, 0.0, seen=True, ending=True, ours=False)
+        for pod in self._view.pods:
+            if pod.status.nominated_node_name and not pod.spec.node_name:
+                self._find_owner(pod, 0.0)
         try:
             while self._enabled or self.nominations:
                 try:
@@ -160,6 +161,11 @@ class EarlyNominationController:
         finally:
             for task in list(self._sending):
                 task.cancel()
+
+    def _find_owner(self, pod: Pod, due: float) -> None:
+        """Another replica, an earlier process or another component has nominated the pod: remove it if it is ours."""
+        uid, node = pod.metadata.uid, pod.status.nominated_node_name
+        self.nominations[uid] = EarlyNomination(uid, node, 0.0, due, seen=True, ending=True, ours=False)
 
     async def work(self) -> None:
         """Check and remove nominations, then make new ones."""
@@ -204,7 +210,9 @@ class EarlyNominationController:
         """Members of gangs, as `GangPlans.to_nominate` says, then the next pods of the queue."""
         for place in self._gangs.to_nominate():
             pod = self._view.pods.get(place.pod.metadata.uid)
-            if pod is not None and self._may_send() and self._is_free(pod):
+            if pod is None or not self._queue.is_ours(pod) or not self._pauses.over(pod.metadata.uid):
+                continue
+            if self._may_send() and self._is_free(pod):
                 self._start(pod, place.node)
         config = self._view.config
         is_large = config.nominate == "always" or len(self._view.cluster.nodes) >= config.nominate_from_nodes
@@ -300,6 +308,7 @@ class EarlyNominationController:
                 self._drop(nomination)
             if isinstance(error, ConflictError | NotFoundError):
                 self._queue.fits_nowhere(nomination.uid)
+                self._pauses.failed(nomination.uid)
                 return
             if error.status == INTERNAL_ERROR:  # the pod may be too large for etcd
                 self._queue.failed(nomination.uid)

@@ -73,7 +73,7 @@ class EarlyNominationQueue:
     def waits(self, pod: Pod) -> None:
         """The watch shows the pod without a node. A known pod keeps its place while its priority is the same."""
         uid, priority = pod.metadata.uid, pod.spec.priority
-        ours = not self._view.config.scheduler_names or self._is_ours(pod)
+        ours = not self._view.config.scheduler_names or self.is_ours(pod)
         if not (ours and self._view.uses_devices(pod) and is_eligible(pod)) or self._view.pods.is_terminating(uid):
             self._leave(uid)
         elif uid not in self._places or self._places[uid][0] != -priority:
@@ -111,7 +111,7 @@ class EarlyNominationQueue:
         newest, most = self._view.clock.wall().timestamp() - QUEUED_SECONDS, self._ahead()
         found: list[Pod] = []
         for _, since, _, uid in self._order[:SCANNED]:
-            if since <= newest and self.is_next(uid) and (pod := self._view.pods.get(uid)) and self._is_ours(pod):
+            if since <= newest and self.is_next(uid) and (pod := self._view.pods.get(uid)) and self.is_ours(pod):
                 found.append(pod)
                 if len(found) == most:
                     break
@@ -146,7 +146,7 @@ class EarlyNominationQueue:
         if (place := self._places.pop(uid, None)) is not None:
             del self._order[bisect_left(self._order, place)]
 
-    def _is_ours(self, pod: Pod) -> bool:
+    def is_ours(self, pod: Pod) -> bool:
         """True for pods of the configured schedulers or, when none is configured, of schedulers that have called."""
         return pod.spec.scheduler_name in (self._view.config.scheduler_names or self._callers)
 
