@@ -198,6 +198,9 @@ BYTES_OF_QUERY: Final = Limit(
 BYTES_OF_WHATIF: Final = Limit(
     512 * 2**10, "a request is decoded in one step", "test_a_request_that_is_too_large_is_not_read_to_its_end"
 )
+FIELDS_OF_MESSAGE: Final = Limit(
+    1_000, "a message of protobuf is decoded in one step", "test_a_message_has_so_many_fields_and_no_more"
+)
 BYTES_OF_TOKEN: Final = Limit(
     16 * 2**10, "each token costs a review by the API server", "test_what_is_no_token_is_refused_without_a_question"
 )

@@ -34,6 +34,7 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "shadow": SHADOW,
     "an IPv6 address": ADVISOR | {"networkPolicy": {"schedulerCIDRs": ["fd00::1/128"]}},
     "one replica": {"replicas": 1},
+    "an expander": {"expander": {"enabled": True, "anyClient": True}},
     "a digest": {"image": {"digest": "sha256:" + "0" * 64}},
     "a registry with a port": {"image": {"repository": "localhost:5000/dra-extender", "tag": "dev"}},
     "the longest name": {"fullnameOverride": "a" * 40, "schedulerName": "b" * 63},

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import grpc
+import grpc.aio
 import pytest
 import trustme
 from msgspec.structs import replace
@@ -22,6 +24,7 @@ from dra_extender.service.settings import load
 from embedded_cluster import RequestFault
 from tests.support.counting import lines
 from tests.support.http.certificates import write_certificate
+from tests.support.http.expanding import field, groups_in, request, template
 from tests.support.patience import LONGEST, until
 from tests.support.service.readiness import until_ready
 from tests.support.service.world import StartService, World
@@ -240,3 +243,34 @@ async def test_the_verbs_can_demand_client_certificates_while_probes_stay_open(
         assert (await world.get(service.insight_url + "/readyz"))[0] == 200
         with pytest.raises(aiohttp.ClientError):
             await world.get(service.url + "/scheduler/filter")
+
+
+async def test_the_expander_answers_from_the_state_of_the_service(
+    world: World, start_service: StartService, tmp_path: Path
+) -> None:
+    """A node has two GPUs. Of two pods only one fits a group whose template has its labels."""
+    authority = trustme.CA()
+    files = map(str, write_certificate(tmp_path, authority))
+    secure: dict[str, Any] = dict(zip(("tls_cert", "tls_key", "tls_client_ca"), files, strict=True))
+    labels = {"example.com/group": "a"}
+    like = world.store.get("nodes", world.nodes[0], "")
+    assert like is not None
+    like["metadata"]["labels"] |= labels
+    world.store.update(like)
+    uids = []
+    for name, count in (("small", 2), ("large", 3)):
+        world.claim(name, count)
+        uids.append(world.pod(name, name)["metadata"]["uid"])
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    credentials = grpc.ssl_channel_credentials(authority.cert_pem.bytes())
+    async with (
+        start_service(expander_listen=address, expander_any_client=True, **secure) as service,
+        grpc.aio.secure_channel(address, credentials) as channel,
+    ):
+        call = channel.unary_unary("/grpcplugin.Expander/BestOptions")
+        for uid, kept in zip(uids, (["a"], []), strict=True):
+            wanted = field(1, "a") + field(2, 1) + field(3, "why") + field(5, field(1, field(5, uid)))
+            assert groups_in(await call(request([wanted], {"a": template(like | {"spec": {}})}))) == kept
+        assert service.replica.ready()

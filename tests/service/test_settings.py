@@ -84,6 +84,12 @@ def test_what_is_printed_gives_the_same_settings_when_it_is_read(tmp_path: Path)
         ),
         ({"tls_cert": "a.crt"}, "tls_cert and tls_key belong together"),
         ({"tls_client_ca": "ca.crt"}, "tls_client_ca needs tls_cert"),
+        ({"expander_listen": "127.0.0.1:1"}, "expander_listen needs tls_cert, and tls_client_ca or"),
+        (
+            {"expander_listen": "127.0.0.1:1", "tls_cert": "a.crt", "tls_key": "a.key"},
+            "expander_listen needs tls_cert, and tls_client_ca or expander_any_client",
+        ),
+        ({"expander_listen": "127.0.0.1"}, "'127.0.0.1' is not host:port"),
         ({"allowed_clients": " ,"}, "allowed_clients contains no name"),
         ({"allowed_clients": "dra-scheduler"}, "allowed_clients needs tls_client_ca"),
         ({"feature_gates": "DRAAdminAcces=true"}, "feature gate 'DRAAdminAcces' is unknown"),

@@ -86,7 +86,16 @@ CONNECTIONS_OVER_LIMIT: Final = LabelledCounter[OverLimit](
     },
 )
 
-_COUNTERS: tuple[LabelledCounter[Any], ...] = (*outcomes.OUTCOMES, CONNECTIONS_OVER_LIMIT)
+ExpansionResult = Literal["all", "some", "none", "late", "error"]
+
+EXPANSIONS: Final = LabelledCounter[ExpansionResult](
+    "expansions_total",
+    "calls of cluster-autoscaler's expander, by the options that it kept",
+    "result",
+    {"all": "", "some": "", "none": "no pod fits", "late": "all, as time was up", "error": "all; the call was invalid"},
+)
+
+_COUNTERS: tuple[LabelledCounter[Any], ...] = (*outcomes.OUTCOMES, CONNECTIONS_OVER_LIMIT, EXPANSIONS)
 
 SPECS: Final[tuple[Spec, ...]] = (
     Spec("verb_duration_seconds", "histogram", "time from the headers of a verb's request to its response", ("verb",)),

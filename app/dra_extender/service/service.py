@@ -25,6 +25,7 @@ from starlette.types import ASGIApp
 from dra_extender.api.decoding import ignore_fields
 from dra_extender.http.application import create_app, health_router
 from dra_extender.http.authorization import AllowedClients, TokenAuthorizer
+from dra_extender.http.expander import ExpanderServer
 from dra_extender.http.forwarding import Forwarding
 from dra_extender.http.insight import insight_router
 from dra_extender.http.metrics import Metrics
@@ -36,7 +37,7 @@ from dra_extender.http.verbs import VerbTerms, verb_routes
 from dra_extender.kube.access import Reviews
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import CredentialsError
-from dra_extender.service.addresses import names_in, split_address
+from dra_extender.service.addresses import host_and_port, names_in, split_address
 from dra_extender.service.process import ProcessMemory, observe_lag
 from dra_extender.service.replica import Replica
 from dra_extender.service.settings import Settings
@@ -72,6 +73,7 @@ class Service:
         self._memory = ProcessMemory(own=own_process)
         self._servers: list[HttpServer] = []
         """The one of the verbs, and the one of insight if it has an address of its own."""
+        self._expanders: list[ExpanderServer] = []
         self._certificates: list[Certificates] = []
         self._running: _Running | None = None
 
@@ -91,6 +93,10 @@ class Service:
     def insight_url(self) -> str:
         """URL of probes, metrics and insight; empty before the start."""
         return self._servers[-1].url if self._servers else ""
+
+    @property
+    def _listening(self) -> list[HttpServer | ExpanderServer]:
+        return [*self._servers, *self._expanders]
 
     async def start(self) -> None:
         """Listen, and begin to watch the cluster. Raises CredentialsError, OSError or ssl.SSLError."""
@@ -131,10 +137,10 @@ class Service:
         await asyncio.sleep(max(0.0, started + self.settings.shutdown_linger - clock()))
         self.replica.close()
         await self.page.close()
-        for server in self._servers[:1]:
+        for server in self._listening[:1]:
             await server.stop(max(0.0, deadline - clock()))
         await self._drain(max(0.0, deadline - clock()))
-        for server in self._servers[1:]:
+        for server in self._listening[1:]:
             await server.stop(max(0.0, deadline - clock()))
         await self._end()
         log.info("stopped")
@@ -146,7 +152,7 @@ class Service:
             await self._running.client.close()
         await self.page.close()
         await self._end()
-        for server in self._servers:
+        for server in self._listening:
             await server.stop(0)
 
     async def _end(self) -> None:
@@ -192,10 +198,15 @@ class Service:
             if separate:
                 tls = self._tls(ServerCertificates) if authorizer is not None else None
                 listen(create_app(pages, authorizer), settings.insight_listen, tls)
-            for server in self._servers:
+            if settings.expander_listen and settings.tls_cert and settings.tls_key:
+                clients = () if settings.expander_any_client else filter(None, (settings.tls_client_ca,))
+                files = (settings.tls_cert, settings.tls_key, *clients)
+                where = host_and_port(*split_address(settings.expander_listen))
+                self._expanders.append(ExpanderServer(replica, self.metrics, where, files, settings.max_body))
+            for server in self._listening:
                 await server.start()
         except BaseException:
-            for server in self._servers:
+            for server in self._listening:
                 await server.stop(0)
             raise
 

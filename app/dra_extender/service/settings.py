@@ -88,15 +88,15 @@ class Settings(BaseSettings):
         description="serve the verbs over TLS beyond loopback without tls_client_ca; any client that reaches the "
         "address can place pods, take devices and read which nodes have them",
     )
+    expander_listen: Address = Field("", description="address of the gRPC expander, mutual TLS (docs/autoscaling.md)")
+    expander_any_client: bool = Field(False, description="expander_listen also answers clients without a certificate")
     max_body: int = Field(8 * 2**20, ge=2**16, description="largest request body in bytes")
     max_connections: int = Field(
         1000,
         ge=10,
         description="connections to one address; further ones replace idle ones, and 16 more are reserved for probes",
     )
-    shutdown_grace: Seconds = Field(
-        30.0, description="seconds for shutting down: calls are answered, running binds finish"
-    )
+    shutdown_grace: Seconds = Field(30.0, description="seconds for shutting down: calls are answered, binds finish")
     shutdown_linger: float = Field(
         0.0,
         ge=0,
@@ -222,9 +222,7 @@ class Settings(BaseSettings):
         "binding_conditions_timeout", "seconds that devices may take to become ready for a pod"
     )
     requeue_interval: Seconds = _scheduling("requeue_interval", "minimum seconds between two requeues of refused pods")
-    sweep_after: float = _scheduling(
-        "sweep_after", "seconds after which an unused allocation is cleared; 0: never", ge=0
-    )
+    sweep_after: float = _scheduling("sweep_after", "seconds until an unused allocation is cleared; 0: never", ge=0)
 
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="debug shows every decision, info every bind"
@@ -245,9 +243,11 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _check(self) -> Self:
         """Raises ValueError for settings that cannot be used together."""
+        open_to_all = self.expander_listen and not (self.tls_cert and (self.tls_client_ca or self.expander_any_client))
         for broken, problem in (
             (bool(self.tls_cert) != bool(self.tls_key), "tls_cert and tls_key belong together: set both or none"),
             (self.tls_client_ca and not self.tls_cert, "tls_client_ca needs tls_cert and tls_key"),
+            (open_to_all, "expander_listen needs tls_cert, and tls_client_ca or expander_any_client"),
             (
                 self.allowed_clients and not names_in(self.allowed_clients),
                 "allowed_clients contains no name: leave it empty to allow every client of tls_client_ca",

@@ -26,6 +26,10 @@
 - {name: DRA_EXTENDER_INSIGHT_LISTEN, value: "0.0.0.0:8080"}
 - {name: DRA_EXTENDER_INSIGHT_AUTHORIZATION, value: "true"}
 - {name: DRA_EXTENDER_SCHEDULER_NAMES, value: {{ ternary "" (include "dra-extender.schedulerName" .) (eq .Values.mode "shadow") | quote }}}
+{{- if .Values.expander.enabled }}
+- {name: DRA_EXTENDER_EXPANDER_LISTEN, value: "0.0.0.0:8090"}
+- {name: DRA_EXTENDER_EXPANDER_ANY_CLIENT, value: {{ .Values.expander.anyClient | quote }}}
+{{- end }}
 {{- if not (include "dra-extender.writes" .) }}
 - {name: DRA_EXTENDER_MODE, value: {{ .Values.mode }}}
 {{- end }}

@@ -10,6 +10,8 @@
   "allowed_clients" "set certificates.clientName instead"
   "allow_plain_http" "the chart always uses TLS; remove it"
   "allow_any_client" "the chart always requires client certificates; remove it"
+  "expander_listen" "set expander.enabled"
+  "expander_any_client" "set expander.anyClient"
   "kubeconfig" "the chart uses the service account; remove it"
   "context" "the chart uses the service account; remove it"
   "server" "the chart uses the service account; remove it"

@@ -11,11 +11,11 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from dra_extender.insight.whatif import simulation
-from dra_extender.insight.whatif.clustercopy import Placing
+from dra_extender.insight.whatif.clustercopy import Placing, copied
 from dra_extender.insight.whatif.simulation import Simulation, request_of
 from dra_extender.insight.whatif.whatif import Changes
 from dra_extender.scheduling.feasibility import NodeAllocation, allocate_pod
-from dra_extender.scheduling.turns import PORTION
+from dra_extender.scheduling.turns import PORTION, run_at_once
 from tests.insight.whatif.test_properties import state
 from tests.support.counting import counted_turns
 from tests.support.diagnosis.gpupods import running, waiting
@@ -198,6 +198,22 @@ def test_a_pod_of_the_cluster_and_its_copies_have_claims_of_their_own() -> None:
     found = ask(documents, pod="default/p", count=4, objects=[])
     assert found.fits_on == (3,)
     assert [*found.pods] == [f"default/p ({number})" for number in range(1, 5)]
+
+
+def test_claims_of_nodes_that_do_not_count_are_not_copied() -> None:
+    others = [
+        item
+        for number in range(20)
+        for item in [*machine(f"n{number}", 1), *running(f"r{number}", f"n{number}", "gpu-0")]
+    ]
+    shared = running("s", "n0", "gpu-0")[1]
+    sharing = waiting("v")[0] | {
+        "spec": {"containers": [], "resourceClaims": [{"name": "c", "resourceClaimName": "s"}]}
+    }
+    view = Scene([GPUS, *FULL, *others, shared, sharing, *waiting("w")], gates=GATES).view()
+    claims = {claim.metadata.name for claim in run_at_once(copied(view, {"a"})).cluster.ledger.claims()}
+    assert claims == {"p", "s", "w"}, "that of a device of the node, and those of pods that wait"
+    assert len([*run_at_once(copied(view)).cluster.ledger.claims()]) == 24
 
 
 # --- no effect, and the answer of the real thing

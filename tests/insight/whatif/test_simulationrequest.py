@@ -13,8 +13,8 @@ from dra_extender.insight.whatif.whatif import MOST_NAMES
 from tests.insight.whatif.test_properties import state
 from tests.insight.whatif.test_simulation import FULL, GPUS, TWO, ask, fitting, machine, new, pod, template
 from tests.support.diagnosis.gpupods import waiting
-from tests.support.diagnosis.hardware import gpus, node
-from tests.support.diagnosis.heldcluster import GATES
+from tests.support.diagnosis.hardware import DEDICATED, gpus, node
+from tests.support.diagnosis.heldcluster import GATES, GPU
 from tests.support.diagnosis.scene import Scene
 from tests.support.questions import simulate
 
@@ -58,9 +58,8 @@ def slices_with(**spec: Any) -> Json:
         ({"nodes": ["z"]}, "nodes: node z not found: name existing nodes"),
         ({"newNodes": [{"like": "z"}]},
          "newNodes[0].like: node z not found: name a node, or a NodePool that has nodes"),
-        ({"newNodes": [{}]}, "newNodes[0]: needs either like, or node and slices: give one of them"),
-        ({"newNodes": [{"like": "a", "node": node("n")}]}, "newNodes[0]: needs either like, or node and slices"),
-        ({"newNodes": [{"like": "a", "slices": new("n", 1)["slices"]}]}, "newNodes[0]: needs either like"),
+        ({"newNodes": [{}]}, "newNodes[0]: needs like or node, and slices only without like: change it"),
+        ({"newNodes": [{"like": "a", "slices": new("n", 1)["slices"]}]}, "newNodes[0]: needs like or node"),
         ({"newNodes": [{"like": "a", "count": 0}]}, "newNodes[0].count: Expected `int` >= 1: give a list such as"),
         ({"newNodes": [{"like": "a", "count": 600}] * 2}, "count: more than 1,000 pods or new nodes, all together"),
         ({"newNodes": [{"node": {"spec": {}}}]}, "newNodes[0].node: Node (unnamed): Object missing required field"),
@@ -113,6 +112,15 @@ def test_nodes_are_like_the_first_one_of_a_node_pool() -> None:
     pool = [node("z", labels=label), gpus("z", "A", 8, "1Gi", "1.0.0"), *machine("y", 1, labels=label)]
     found = ask([*FULL, *pool], pod=pod(), nodes=[], newNodes=[{"like": "large", "count": 2}])
     assert fitting(found) == ["y-like-1", "y-like-2"]
+
+
+def test_a_template_may_have_the_devices_of_an_existing_node() -> None:
+    request = {"pod": pod(count=2), "nodes": [], "newNodes": [{"like": "a", "node": node("n")}]}
+    assert ask(TWO, **request).fit == {"n-like-1": tuple(f"{GPU}/a-gpu-like-1/gpu-{number}" for number in (0, 1))}
+    request["newNodes"] = [{"like": "a", "node": node("n", taints=[DEDICATED])}]
+    assert ask(TWO, **request).refused == {
+        "n-like-1": ("the node has the taint dedicated=ml:NoSchedule, which the pod does not tolerate",)
+    }
 
 
 def test_a_template_may_be_a_copy_of_an_existing_node() -> None:

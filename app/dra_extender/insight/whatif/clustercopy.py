@@ -34,12 +34,13 @@ from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.content import digest
 from dra_extender.devices.ledger import HeldError, identity
 from dra_extender.devices.overlay import Planned
+from dra_extender.devices.usage import PoolID
 from dra_extender.insight.snapshot import ClusterSnapshot, SimulatedPod
 from dra_extender.insight.why.diagnosis import of_pod
 from dra_extender.insight.why.gangs import JointTrials, trials_of
 from dra_extender.insight.why.wording import obstacle_text
 from dra_extender.plaintext import counted
-from dra_extender.scheduling.claims import consumer, known_claims
+from dra_extender.scheduling.claims import all_claim_names, consumer, known_claims
 from dra_extender.scheduling.extended import ResourceNames, existing_claim
 from dra_extender.scheduling.feasibility import (
     NodeAllocation,
@@ -189,7 +190,8 @@ class ClusterCopy:
 
 def copied(view: View, only: Set[str] | None = None, copy: ClusterCopy | None = None) -> Turns[ClusterCopy]:
     """A copy of the cluster as it is in the first turn. `only`: without other nodes, without pools that are on other
-    nodes alone, and without the pods there that have no group. `copy`: an empty one, to fill.
+    nodes alone, without the pods there that have no group, and without claims of neither these pods nor pools. `copy`:
+    an empty one, to fill.
     """
     copy, cluster, ledger = copy or ClusterCopy(view), view.cluster, view.cluster.ledger
     nodes, pools, pods = [*cluster.nodes.values()], [*cluster.inventory.pools.values()], iter(view.pods)
@@ -197,16 +199,19 @@ def copied(view: View, only: Set[str] | None = None, copy: ClusterCopy | None = 
         nodes, places = [cluster.nodes[name] for name in only], {"", None, *only}
         pools = [pool for pool in pools if any(item.spec.node_name in places for item in pool.slices.values())]
         pods = (pod for pod in pods if pod.spec.node_name in places or group_of(pod) is not None)
+    ids, named = {pool.id for pool in pools}, set[str]()
     slices = chain.from_iterable(pool.slices.values() for pool in pools)
-    objects: list[Any] = [*cluster.classes.values(), *cluster.pod_groups, *nodes, *slices, *ledger.claims(), *pods]
+    objects: list[Any] = [*cluster.classes.values(), *cluster.pod_groups, *nodes, *slices, *pods, *ledger.claims()]
     undecodable = list(cluster.undecodable.values())
     holds = [(claim, hold) for hold in ledger.holds() if (claim := ledger.by_uid(hold.claim_uid)) is not None]
     holds = [(claim, hold) for claim, hold in holds if claim.allocation is None]
     size = 0
     for item in objects:
-        copy.cluster.apply(Applied(item))
         if isinstance(item, Pod):
             copy.tenants.put(item)
+            named |= {item.metadata.uid, *(f"{item.metadata.namespace}/{name}" for name in all_claim_names(item))}
+        if only is None or not isinstance(item, ResourceClaim) or _is_of(item, named, ids):
+            copy.cluster.apply(Applied(item))
         size += _size(item)
         if size >= SIZE:
             size = 0
@@ -220,6 +225,13 @@ def copied(view: View, only: Set[str] | None = None, copy: ClusterCopy | None = 
         if number % SIZE == 0:
             yield
     return copy
+
+
+def _is_of(claim: ResourceClaim, pods: Set[str], pools: Set[PoolID]) -> bool:
+    """`pods`: their UIDs, and the keys of the claims that they name."""
+    results = claim.allocation.devices.results if claim.allocation is not None else ()
+    owned = any(owner.uid in pods for owner in claim.metadata.owner_references)
+    return owned or claim.metadata.key in pods or any(each.id[:2] in pools for each in results)
 
 
 def _size(item: object) -> int:

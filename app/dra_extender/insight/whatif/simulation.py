@@ -40,7 +40,8 @@ Parts = msgspec.Meta(max_length=MOST_NAMES)
 
 class NewNodes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`count` new nodes: like an existing one, or the first one of a NodePool of Karpenter, of which `like` is the
-    name; or like a Node (`node`) with ResourceSlices (`slices`).
+    name; or like a Node (`node`) with ResourceSlices (`slices`). With `like` and `node`, they have the devices of the
+    one, and labels, taints and resources of the other.
     """
 
     like: str = ""
@@ -265,14 +266,17 @@ class _Simulating:
 
 def _node_of(view: View, field: str, item: NewNodes) -> NewNode:
     """The node that the new ones are like, and its slices. Raises InvalidRequestError."""
-    if bool(item.like) == bool(item.node) or (item.like and item.slices):
-        raise InvalidRequestError(field, "needs either like, or node and slices", "give one of them")
+    if not (item.like or item.node) or (item.like and item.slices):
+        raise InvalidRequestError(field, "needs like or node, and slices only without like", "change it")
+    given = parsed(partial(convert, Node), item.node, _REMEDIES, f"{field}.node") if item.node else None
     if item.like:
         nodes = view.cluster.nodes
         names = [name for name, node in nodes.items() if item.like in (name, node.metadata.labels.get(NODE_POOL))]
         names = names or nodes_named(nodes, [item.like], f"{field}.like", "name a node, or a NodePool that has nodes")
-        return opened(view, item.like if item.like in nodes else min(names))
-    node, slices = parsed(partial(convert, Node), item.node, _REMEDIES, f"{field}.node"), list[ResourceSlice]()
+        like, slices = opened(view, item.like if item.like in nodes else min(names))
+        return given or like, slices
+    assert given is not None
+    node, slices = given, list[ResourceSlice]()
     for number, document in enumerate(item.slices):
         at = f"{field}.slices[{number}]"
         each = parsed(partial(convert, ResourceSlice), document, _REMEDIES, at)
