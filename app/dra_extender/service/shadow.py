@@ -175,7 +175,7 @@ class ShadowRecord:
         self._bound: dict[str, tuple[Pod, float]] = {}  # by UID: pods whose allocations are missing, bound at this time
         self._settling = deque[tuple[float, str, Pod, list[ResourceClaim], Choice, float]]()
         self._placed: dict[str, float] = {}  # by UID: since when the pod is placed in `packed`
-        self._waiting: dict[str, Pod] = {}  # by UID: pods that wait in `packed`
+        self._waiting: dict[str, tuple[Pod, frozenset[str]]] = {}  # by UID: pods that wait in `packed`, their claims
         self._changed: LRUCache[str, tuple[float, ...]] = LRUCache(100_000)
         self._improved = True  # a pod that waits in `packed` may fit
 
@@ -188,12 +188,12 @@ class ShadowRecord:
         await run(self._before.filling(self._view))
         await run(self._packed.filling(self._before.view))
         pods, uses = self._packed.pods, self._packed.view.uses_devices
-        self._waiting = {pod.metadata.uid: pod for pod in pods if _waits(pod) and uses(pod)}
+        self._waiting = {pod.metadata.uid: (pod, _claim_keys(pod)) for pod in pods if _waits(pod) and uses(pod)}
         self.found.since = format_time(self._view.clock.wall())
         while True:
             while self._improved and self._events.empty():
                 self._improved = False
-                for pod in list(self._waiting.values())[:100]:  # the next time, others are first
+                for pod, _ in list(self._waiting.values())[:100]:  # the next time, others are first
                     await self._run(self._place(pod, self._view.clock.monotonic()))
             self.found.behind = self._events.qsize()
             event, at = await self._events.get()
@@ -206,8 +206,7 @@ class ShadowRecord:
             await run(turns)
         except Exception as problem:
             unexpected("shadow", problem)
-        if self.found.behind % PORTION == 0:
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)
 
     def _follow(self, event: ClusterEvent, at: float) -> Turns[None]:
         match event:
@@ -256,8 +255,10 @@ class ShadowRecord:
             self._packed.put(replace(claim, status=ResourceClaimStatus()) if users else claim)
         for uid in filter(self._bound.__contains__, users):
             yield from self._compare(uid)
-        for pod in [pod for pod in self._waiting.values() if known is None and key in _claim_keys(pod)]:
+            yield
+        for pod in [pod for pod, keys in self._waiting.values() if known is None and key in keys]:
             yield from self._place(pod, at)
+            yield
 
     def _free(self, known: ResourceClaim | None, at: float) -> None:
         """The claim is no longer allocated, and what was expected of its pods no longer counts."""
@@ -331,7 +332,7 @@ class ShadowRecord:
                 self._waiting.pop(mate, None)
         self._packed.commit()
         if uid not in self._placed:
-            self._waiting[uid] = pod
+            self._waiting[uid] = pod, _claim_keys(pod)
 
     def _put(self, pod: Pod, keeps_place: bool) -> None:
         self._before.put_pod(pod)
@@ -363,9 +364,9 @@ def _on(pod: Pod, like: Pod | None = None) -> Pod:
     return with_statuses(pod, status.node_allocatable_resource_claim_statuses)
 
 
-def _claim_keys(pod: Pod) -> list[str]:
+def _claim_keys(pod: Pod) -> frozenset[str]:
     """namespace/name"""
-    return [f"{pod.metadata.namespace}/{name}" for name in all_claim_names(pod)]
+    return frozenset(f"{pod.metadata.namespace}/{name}" for name in all_claim_names(pod))
 
 
 def _planned(place: Place) -> tuple[str, ...]:
