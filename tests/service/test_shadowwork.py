@@ -6,16 +6,17 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from dra_extender.api.core import Pod
+from dra_extender.insight.snapshot import SimulatedPod
 from dra_extender.scheduling.claims import all_claim_names
 from dra_extender.scheduling.turns import Turns
 from dra_extender.service.shadow import Choice, FollowedCopy
-from tests.service.test_shadow import TWO, running, waiting
 from tests.support.diagnosis.gpupods import pod
-from tests.support.service.shadowing import Shadowed, recording
+from tests.support.service.shadowing import TWO, Json, Shadowed, recording, running, waiting
 
 CHOOSING = FollowedCopy.choosing
 MANY = 120
@@ -88,3 +89,61 @@ async def test_a_new_claim_reads_no_pods_that_wait_for_others(monkeypatch: pytes
         shadowed.apply(waiting("other")[1])
         await shadowed.quiet()
         assert read == []
+
+
+def with_resources(document: list[Json], count: int) -> list[Json]:
+    document[0]["spec"]["containers"][0]["resources"]["requests"] = {f"example.com/r{n}": "1" for n in range(count)}
+    return document
+
+
+async def test_a_pod_that_is_too_large_for_a_question_is_not_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+    obstacles = SimulatedPod.obstacles
+
+    def counted(simulated: SimulatedPod, node: Any) -> Any:
+        compared.append(node.name)
+        return obstacles(simulated, node)
+
+    monkeypatch.setattr(SimulatedPod, "obstacles", counted)
+    async with recording(Shadowed(TWO)) as shadowed:
+        shadowed.bind(with_resources(waiting("p"), 1_001), with_resources(running("p", "a", "gpu-0"), 1_001))
+        assert (await shadowed.rules(), compared) == ({"not decided": 1}, [])
+
+
+async def test_a_pod_that_exceeds_the_budget_of_a_question_is_not_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dra_extender.scheduling.turns.WORK", 1)
+    async with recording(Shadowed(TWO)) as shadowed:
+        shadowed.bind(waiting("p"), running("p", "a", "gpu-0"))
+        assert await shadowed.rules() == {"not decided": 1}
+
+
+async def test_a_large_object_counts_as_several_events_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dra_extender.service.shadow.BEHIND", 10)
+    large = pod("large")
+    large["metadata"]["annotations"] = {"text": "x" * 100_000}
+    async with recording(Shadowed(TWO)) as shadowed:
+        shadowed.bind(waiting("p"), running("p", "a", "gpu-0"))
+        shadowed.apply(large)
+        shadowed.bind(waiting("q"), running("q", "a", "gpu-1"))
+        assert await shadowed.rules() == {"not decided": 1, "same": 1}
+
+
+async def test_a_decision_stops_when_too_many_events_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+
+    def choosing(copy: FollowedCopy, pod: Pod, preferred: str) -> Turns[Choice]:
+        begun.append(pod.metadata.name)
+        while len(begun) == 1:
+            yield
+        return (yield from CHOOSING(copy, pod, preferred))
+
+    monkeypatch.setattr("dra_extender.service.shadow.BEHIND", 3)
+    monkeypatch.setattr(FollowedCopy, "choosing", choosing)
+    async with recording(Shadowed(TWO)) as shadowed:
+        shadowed.apply(*reversed(waiting("first")))
+        for _ in range(MANY):
+            await asyncio.sleep(0)
+        assert begun == ["first"]
+        for name, device in (("p", "gpu-0"), ("q", "gpu-1")):
+            shadowed.bind(waiting(name), running(name, "a", device))
+        assert await shadowed.rules() == {"not decided": 1, "same": 1}

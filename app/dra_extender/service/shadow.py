@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from dra_extender.allocation.plan import score_of
 from dra_extender.api.core import Node, Pod, PodStatus
+from dra_extender.api.decoding import encode
 from dra_extender.api.events import Applied, ClusterEvent, Removed
 from dra_extender.api.meta import format_time
 from dra_extender.api.resource import EXTENDED_RESOURCE_CLAIM_ANNOTATION as EXTENDED
@@ -37,12 +38,14 @@ from dra_extender.scheduling.feasibility import NodeAllocation, PreFilterState, 
 from dra_extender.scheduling.gangs.gang import gang_of
 from dra_extender.scheduling.gangs.joint import Place
 from dra_extender.scheduling.nodeallocatable import with_statuses
+from dra_extender.scheduling.noderules import is_large
 from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns, run
 from dra_extender.scheduling.verbs.prioritize import chosen_of, raw_scores
 from dra_extender.scheduling.view import View
 from dra_extender.unexpected import unexpected
 
 BEHIND: Final = 5_000
+EVENT: Final = 8 * 2**10  # bytes: the event of a larger object counts as several
 Times = Mapping[str, tuple[float, ...]]
 NOTICED: Final = 5.0  # seconds: a pod that is bound earlier has not waited, its scheduler had other pods to schedule
 RECENT: Final = 1.0  # seconds in which a scheduler learns that a device is free, or writes what it has decided
@@ -124,6 +127,8 @@ class FollowedCopy(ClusterCopy):
         """Choose as the verbs do, for a pod without a node and for its gang. Of the nodes with the best score, the
         policy chooses one; without a policy it is `preferred`, which may be empty.
         """
+        if is_large(pod):
+            return Choice(rule="not decided")
         self._learn(pod)
         simulated, budget, names = self.pod(pod), QueryBudget(self.view), sorted(self.cluster.nodes)
         whole, state, fits = of_pod(simulated), simulated.prefiltered, list[str]()
@@ -136,7 +141,7 @@ class FollowedCopy(ClusterCopy):
             return Choice({**found.places}) if found.places else Choice(why="gang")
         for start in range(0, len(names), PORTION):
             _, statuses = yield from decided_on(simulated, names[start : start + PORTION], budget)
-            if statuses is None or statuses.waiting:
+            if statuses is None or statuses.waiting or budget.spent():
                 return Choice(rule="not decided")
             fits += statuses.fits
         choice, node = Choice(), self.cluster.nodes.get(preferred or names[0])
@@ -169,7 +174,8 @@ class ShadowRecord:
         self._view = replace(view, config=replace(view.config, scheduler_names=frozenset()))
         self.found = ShadowReport("", strategy.policy, tuple(map(RuleReport, RULES)))  # gets its time with the copies
         self._before, self._packed = (FollowedCopy(self._view, strategy) for _ in range(2))
-        self._events = asyncio.Queue[tuple[ClusterEvent, float]]()
+        self._events = asyncio.Queue[tuple[ClusterEvent, float, int]]()
+        self._behind = 0  # events that wait, larger ones as several
         self._expected: dict[str, Choice] = {}  # by UID of pods that are not bound
         self._made: dict[str, dict[str, ResourceClaim]] = {}  # by UID: what was allocated for the pod
         self._bound: dict[str, tuple[Pod, float]] = {}  # by UID: pods whose allocations are missing, bound at this time
@@ -180,11 +186,13 @@ class ShadowRecord:
         self._improved = True  # a pod that waits in `packed` may fit
 
     def observe(self, event: ClusterEvent) -> None:
-        self._events.put_nowait((event, self._view.clock.monotonic()))
+        size = 1 + (len(encode(event.object)) // EVENT if isinstance(event, Applied) else 0)
+        self._behind += size
+        self._events.put_nowait((event, self._view.clock.monotonic(), size))
 
     async def run(self) -> None:
         """Record until cancelled."""
-        self._events = asyncio.Queue()  # the copies have what came before
+        self._events, self._behind = asyncio.Queue(), 0  # the copies have what came before
         await run(self._before.filling(self._view))
         await run(self._packed.filling(self._before.view))
         pods, uses = self._packed.pods, self._packed.view.uses_devices
@@ -196,7 +204,8 @@ class ShadowRecord:
                 for pod, _ in list(self._waiting.values())[:100]:  # the next time, others are first
                     await self._run(self._place(pod, self._view.clock.monotonic()))
             self.found.behind = self._events.qsize()
-            event, at = await self._events.get()
+            event, at, size = await self._events.get()
+            self._behind -= size
             self.found.behind += 1
             await self._run(self._follow(event, at))
             self.settled()
@@ -282,7 +291,16 @@ class ShadowRecord:
         self._expected[pod.metadata.uid] = choice
 
     def _choose(self, copy: FollowedCopy, pod: Pod, node: str) -> Turns[Choice]:
-        return Choice(rule="not decided") if self.found.behind > BEHIND else (yield from copy.choosing(pod, node))
+        """Not decided if too many events wait, or come meanwhile."""
+        turns = copy.choosing(pod, node)
+        while self._behind <= BEHIND:
+            try:
+                next(turns)
+            except StopIteration as end:
+                choice: Choice = end.value
+                return choice
+            yield
+        return Choice(rule="not decided")
 
     def _compare(self, uid: str) -> Turns[None]:
         """Record a bound pod once all its claims are allocated, and let it run in both copies."""
