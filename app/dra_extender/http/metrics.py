@@ -176,11 +176,7 @@ SPECS: Final[tuple[Spec, ...]] = (
     ),
     _read("shadow_pods_total", "counter", "pods in the record of shadow mode, by rule (docs/adopt.md)", "rule"),
     _read("violations", "gauge", "conflicts between stored allocations, by whichever allocator"),
-    _read(
-        "violations_reported_total",
-        "counter",
-        "conflicts between stored allocations that were reported",
-    ),
+    _read("violations_reported_total", "counter", "conflicts between stored allocations that were reported"),
     _read("events_sent_total", "counter", "Kubernetes events written"),
     _read("events_dropped_total", "counter", "Kubernetes events dropped: rejected, or too many at once"),
     Spec(

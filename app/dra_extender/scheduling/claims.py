@@ -164,11 +164,7 @@ def consumer(claim: ResourceClaim, pod: Pod, cluster: ReadOnlyCluster) -> Resour
 
 
 def examine(
-    claims: Sequence[ResourceClaim],
-    pod: Pod,
-    *,
-    cluster: ReadOnlyCluster,
-    in_flight: Callable[[ResourceClaim], bool],
+    claims: Sequence[ResourceClaim], pod: Pod, *, cluster: ReadOnlyCluster, in_flight: Callable[[ResourceClaim], bool]
 ) -> PodClaims | Unschedulable | Failure:
     """The claims, allocated and pending; or why no decision on them is possible. `in_flight`: the claim is being
     allocated or deallocated.

@@ -107,12 +107,7 @@ class Extender:
         )
         self.deferred = DeferredWork(self.view, replies, workers, requeue, observer)
         self._event_handler = EventHandler(
-            cluster=cluster,
-            requeue=requeue,
-            signals=Signals(),
-            idle=idle,
-            resources=resources,
-            placement=placement,
+            cluster=cluster, requeue=requeue, signals=Signals(), idle=idle, resources=resources, placement=placement
         )
         self._leading: Callable[[], bool] = lambda: True
         self._handle = handle = Handle(
@@ -126,13 +121,7 @@ class Extender:
             handle, self.tentative_plans, self._usage, self.nominations.__contains__, self.gangs.plans
         )
         self._filter = FilterVerb(
-            handle,
-            self.tentative_plans,
-            self.nominations,
-            self._unblocker,
-            self._sweeper,
-            self.gangs,
-            self.preemption,
+            handle, self.tentative_plans, self.nominations, self._unblocker, self._sweeper, self.gangs, self.preemption
         )
         self.pending_rollbacks = PendingRollbacks(handle)
         self.binder = Binder(self._bind_context(), self.pending_rollbacks, binding)

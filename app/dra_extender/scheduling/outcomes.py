@@ -28,12 +28,7 @@ FILTER_RESULTS: Final = LabelledCounter[FilterResult](
     "filter_results_total",
     "answers of filter",
     "result",
-    {
-        "untouched": "the pod uses no devices",
-        "fits": "",
-        "refused": "no node fits",
-        "error": "",
-    },
+    {"untouched": "the pod uses no devices", "fits": "", "refused": "no node fits", "error": ""},
 )
 
 BindResult = Literal[

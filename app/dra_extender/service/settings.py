@@ -16,12 +16,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    YamlConfigSettingsSource,
-)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
 
 from dra_extender.allocation.plan import STEP_BUDGET
 from dra_extender.api.features import FeatureGates, release_of

@@ -22,13 +22,7 @@ from dra_extender.allocation.budget import SEARCHING, Deferred, TurnSpent
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.claims import Unschedulable
-from dra_extender.scheduling.feasibility import (
-    NodeAllocation,
-    PreFilterState,
-    node_statuses,
-    pre_filter,
-    try_allocate,
-)
+from dra_extender.scheduling.feasibility import NodeAllocation, PreFilterState, node_statuses, pre_filter, try_allocate
 from dra_extender.scheduling.gangs.gang import gang_with_devices
 from dra_extender.scheduling.preemption.candidates import Candidate, Scanned, scan, suited, without_claims
 from dra_extender.scheduling.preemption.gangs import GangVictims, joint
