@@ -274,6 +274,7 @@ class Replica:
         act, view = self._act, self.extender.view
         shared = {
             "act": act,
+            "handle": self.extender._handle,
             "view": view,
             "ports": self.ports,
             "event_handler": act.event_handler,
