@@ -153,11 +153,11 @@ class _Checker:
             if overload.member != member or len(overload.params) != len(arguments):
                 continue
             self._work.charge(1)
-            params, declared = self._instantiate(overload)
-            if not self.bound.fit_all(arguments, params):
+            fresh: dict[str, Type] = {}
+            if not self.bound.fit_all(arguments, tuple([self._renewed(kind, fresh) for kind in overload.params])):
                 continue
             fitting.append(overload)
-            found = self.bound.resolve(declared)
+            found = self.bound.resolve(self._renewed(overload.result, fresh))
             if result is None:
                 result = found
             elif not result.is_dynamic and found != result:
@@ -168,12 +168,15 @@ class _Checker:
             raise no_overload(self._expression, node, name, member, shown, hint)
         return result, tuple(fitting)
 
-    def _instantiate(self, overload: Overload) -> tuple[tuple[Type, ...], Type]:
-        """The signature with fresh type variables."""
-        if not overload.variables:
-            return overload.params, overload.result
-        fresh = {name: self._new_variable() for name in overload.variables}
-        return tuple(_rename(part, fresh) for part in overload.params), _rename(overload.result, fresh)
+    def _renewed(self, kind: Type, fresh: dict[str, Type]) -> Type:
+        """The type with `fresh` type variables, which are made as they are met."""
+        if not kind.is_open:
+            return kind
+        if kind.kind == "param":
+            if kind.name not in fresh:
+                fresh[kind.name] = self._new_variable()
+            return fresh[kind.name]
+        return Type(kind.kind, kind.name, tuple([self._renewed(part, fresh) for part in kind.params]))
 
     def _index(self, node: syntax.Index) -> Type:
         operand, key = self.check(node.operand), self.check(node.key)
@@ -329,11 +332,3 @@ class _Checker:
         syntax.Call: _call, syntax.Logic: _logic, syntax.Conditional: _conditional, syntax.ListNode: _list,
         syntax.MapNode: _map, syntax.Message: _message, syntax.Macro: _macro,
     }  # fmt: skip
-
-
-def _rename(kind: Type, names: dict[str, Type]) -> Type:
-    if not kind.is_open:
-        return kind
-    if kind.kind == "param":
-        return names[kind.name]
-    return Type(kind.kind, kind.name, tuple(_rename(part, names) for part in kind.params))

@@ -11,7 +11,8 @@ is more than a few times the size of their arguments are `metered`: they take th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -27,10 +28,16 @@ Run = Callable[..., Any]
 Guard = Callable[[Any], bool]
 F = TypeVar("F", bound=Callable[..., Any])
 
-_ALIASES: Final = {
-    "Quantity": types.QUANTITY, "Semver": types.SEMVER, "URL": types.URL, "IP": types.IP, "CIDR": types.CIDR,
-    "NamedFormat": types.NAMED_FORMAT, "timestamp": types.TIMESTAMP, "duration": types.DURATION, "null": types.NULL,
+_TYPES: Final = {
+    "bool": types.BOOL, "bytes": types.BYTES, "double": types.DOUBLE, "duration": types.DURATION, "dyn": types.DYN,
+    "int": types.INT, "string": types.STRING, "timestamp": types.TIMESTAMP, "uint": types.UINT, "CIDR": types.CIDR,
+    "IP": types.IP, "NamedFormat": types.NAMED_FORMAT, "Quantity": types.QUANTITY, "Semver": types.SEMVER,
+    "URL": types.URL,
 }  # fmt: skip
+_GENERIC: Final[dict[str, Callable[..., Type]]] = {
+    "list": types.list_of, "map": types.map_of, "optional": types.optional_of, "type": types.type_of,
+}  # fmt: skip
+_WORD: Final = re.compile(r"\w+|->|\)")
 
 
 class Overload:
@@ -39,10 +46,9 @@ class Overload:
     def __init__(self, function: str, member: bool, signature: str, run: Run | None) -> None:
         self.function = function
         self.member = member
-        params, _, result = signature.rpartition("->")
-        self.params, self.result = tuple(map(_parse_type, _split(params))), _parse_type(result)
+        words = iter(_WORD.findall(signature))
+        self.params, (self.result,) = _parse_types(words), _parse_types(words)
         self.run = run
-        self.variables = tuple(sorted({name for part in (*self.params, self.result) for name in _variables(part)}))
         self.guards: tuple[Guard | None, ...] = tuple(_guard(kind) for kind in self.params)
 
     def accepts(self, values: tuple[Any, ...]) -> bool:
@@ -145,46 +151,17 @@ def no_such_overload(name: str, values: Iterable[Any]) -> Fault:
     return Fault(f"no such overload: {name}({', '.join(map(type_name, values))})")
 
 
-def _split(text: str) -> list[str]:
-    """The parts between commas that are in no brackets."""
-    parts, level, start = [], 0, 0
-    for place, character in enumerate(text):
-        level += (character == "(") - (character == ")")
-        if character == "," and level == 0:
-            parts.append(text[start:place])
-            start = place + 1
-    parts.append(text[start:])
-    return [part.strip() for part in parts if part.strip()]
-
-
-def _parse_type(text: str) -> Type:
-    text = text.strip()
-    if len(text) == 1 and text.isupper():
-        return types.param(text)
-    known = _ALIASES.get(text) or types.NAMED.get(text)
-    if known is not None:
-        return known
-    name, bracket, rest = text.partition("(")
-    if not bracket or not rest.endswith(")"):
-        raise ValueError(f"not a type: {text}")
-    params = [_parse_type(part) for part in _split(rest[:-1])]
-    match name, params:
-        case "list", [element]:
-            return types.list_of(element)
-        case "map", [key, value]:
-            return types.map_of(key, value)
-        case "optional", [value]:
-            return types.optional_of(value)
-        case "type", [kind]:
-            return types.type_of(kind)
-    raise ValueError(f"not a type: {text}")
-
-
-def _variables(kind: Type) -> Iterable[str]:
-    if kind.kind == "param":
-        yield kind.name
-    for part in kind.params:
-        yield from _variables(part)
+def _parse_types(words: Iterator[str]) -> tuple[Type, ...]:
+    """The types up to an arrow, to the bracket that closes, or to the end."""
+    found: list[Type] = []
+    for word in words:
+        if word in ("->", ")"):
+            break
+        if word in _GENERIC:
+            found.append(_GENERIC[word](*_parse_types(words)))
+        else:
+            found.append(types.param(word) if len(word) == 1 else _TYPES[word])
+    return tuple(found)
 
 
 def _guard(kind: Type) -> Guard | None:

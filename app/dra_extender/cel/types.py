@@ -83,14 +83,6 @@ NAMED_FORMAT: Final = Type("opaque", "kubernetes.NamedFormat")
 IP: Final = Type("opaque", "net.IP")
 CIDR: Final = Type("opaque", "net.CIDR")
 
-NAMED: Final = {
-    kind.name: kind
-    for kind in (
-        BOOL, BYTES, DOUBLE, INT, NULL, STRING, UINT, DURATION, TIMESTAMP, DYN, ANY, TYPE,
-        QUANTITY, SEMVER, URL, NAMED_FORMAT, IP, CIDR,
-    )
-}  # fmt: skip
-
 
 def list_of(element: Type) -> Type:
     return Type("list", "list", (element,))
