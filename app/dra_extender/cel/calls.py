@@ -10,7 +10,7 @@ from dra_extender.cel.equality import equal, equal_sum
 from dra_extender.cel.errors import Abort, Fault
 from dra_extender.cel.frame import Evaluate, Frame
 from dra_extender.cel.syntax import Call, Expr, Literal
-from dra_extender.cel.values import Map, UInt, check_hashable, other_kinds, plain_key, type_name
+from dra_extender.cel.values import Key, Map, UInt, map_key, other_kinds, type_name
 from dra_extender.cel.work import MANY, Meter, length
 
 BY_OVERLOAD: Final = frozenset(("_<_", "_<=_", "_>_", "_>=_", "_+_", "@in", "sort", "@sortByAssociatedKeys", "flatten"))
@@ -153,20 +153,19 @@ def equality(node: Call, operands: tuple[Evaluate, ...], cost: Cost) -> Evaluate
     return evaluate
 
 
-def members(node: Call) -> frozenset[tuple[type, Any]] | None:
-    """The members of a constant list, each with its type and in all numeric types it equals; None for other lists."""
+def members(node: Call) -> frozenset[Key] | None:
+    """The members of a constant list as keys, in all numeric types that each equals; None for other lists."""
     literal = node.args[1]
     if not isinstance(literal, Literal) or literal.value.__class__ is not list or len(node.overloads) != 1:
         return None
-    found: set[tuple[type, Any]] = set()
-    for element in literal.value:
-        if element.__class__ not in (bool, int, UInt, float, str):
-            return None
-        found |= {(kind, plain_key(kind(element))) for kind in (element.__class__, *other_kinds(element))}
-    return frozenset(found)
+    if any(element.__class__ not in (bool, int, UInt, float, str) for element in literal.value):
+        return None
+    return frozenset(
+        map_key(kind(element)) for element in literal.value for kind in (element.__class__, *other_kinds(element))
+    )
 
 
-def membership(operand: Evaluate, constants: frozenset[tuple[type, Any]]) -> Evaluate:
+def membership(operand: Evaluate, constants: frozenset[Key]) -> Evaluate:
     """`value in [constants]`"""
     if not constants:
         return lambda frame: False
@@ -175,9 +174,6 @@ def membership(operand: Evaluate, constants: frozenset[tuple[type, Any]]) -> Eva
         value = operand(frame)
         if value.__class__ is str:
             frame.charge(len(value) >> _CHARACTERS)
-        if value.__class__ in (list, dict, Map) or not value.__hash__:
-            return False
-        check_hashable(value)
-        return (value.__class__, plain_key(value)) in constants
+        return map_key(value) in constants
 
     return evaluate

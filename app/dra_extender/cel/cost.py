@@ -13,7 +13,6 @@ from typing import Any, Final
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.semver import Semver
 from dra_extender.cel.library.formats import NamedFormat
-from dra_extender.cel.library.network import Cidr, Ip
 from dra_extender.cel.values import Opaque, size_of
 
 LIMIT: Final = 1_000_000
@@ -37,34 +36,16 @@ class Constant:
         return self._value
 
 
-def is_constant(evaluate: object) -> bool:
-    return isinstance(evaluate, Constant)
-
-
-def _size(value: Any) -> int:
-    """Characters, elements, or the bytes of an address."""
-    kind = value.__class__
-    if kind is int or kind is bool:
-        return 1
-    if kind is str or kind is list:
-        return len(value)
-    if isinstance(value, Ip):
-        return value.address.max_prefixlen // 8
-    if isinstance(value, Cidr):
-        return ceil(value.bits / 8)
-    return size_of(value)
-
-
 def _ceil(size: float) -> int:
     return ceil(size * _TRAVERSAL)
 
 
 def _traversal(args: Arguments, _: Any) -> int:
-    return _ceil(_size(args[0]))
+    return _ceil(size_of(args[0]))
 
 
 def _smaller(args: Arguments, _: Any) -> int:
-    return _ceil(min(_size(args[0]), _size(args[1])))
+    return _ceil(min(size_of(args[0]), size_of(args[1])))
 
 
 def _equality(args: Arguments, _: Any) -> int:
@@ -97,12 +78,12 @@ def _self_compared(keys: Any) -> int:
 
 
 def _contains_ip(args: Arguments, _: Any) -> int:
-    return _ceil(2 * _size(args[0])) + (_ceil(_size(args[1])) if args[1].__class__ is str else 0)
+    return _ceil(2 * size_of(args[0])) + (_ceil(size_of(args[1])) if args[1].__class__ is str else 0)
 
 
 def _validate(args: Arguments, _: Any) -> int:
     weight = args[0].weight if isinstance(args[0], NamedFormat) else 1
-    return _ceil(1 + _size(args[1])) * ceil(weight * _REGEX)
+    return _ceil(1 + size_of(args[1])) * ceil(weight * _REGEX)
 
 
 CALLS: Final[dict[str, Cost]] = {
@@ -113,28 +94,28 @@ CALLS: Final[dict[str, Cost]] = {
         ),
         _traversal,
     ),
-    **dict.fromkeys(("replace", "split", "ip.isCanonical"), lambda args, _: _ceil(_size(args[0]) * 2)),
+    **dict.fromkeys(("replace", "split", "ip.isCanonical"), lambda args, _: _ceil(size_of(args[0]) * 2)),
     **dict.fromkeys(
         ("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), lambda args, _: _deep(args[0], {})
     ),
     **dict.fromkeys(
-        ("find", "findAll", "matches"), lambda args, _: _ceil(1 + _size(args[0])) * ceil(_size(args[1]) * _REGEX)
+        ("find", "findAll", "matches"), lambda args, _: _ceil(1 + size_of(args[0])) * ceil(size_of(args[1]) * _REGEX)
     ),
     **dict.fromkeys(("_<_", "_<=_", "_>_", "_>=_", "_!=_"), _smaller),
     **dict.fromkeys(("sort", "distinct"), lambda args, _: _self_compared(args[0])),
-    **dict.fromkeys(("slice", "lists.range", "reverse"), lambda _, result: 1 + LIST + _size(result)),
-    **dict.fromkeys(("sets.contains", "sets.intersects"), lambda args, _: 1 + _size(args[0]) * _size(args[1])),
+    **dict.fromkeys(("slice", "lists.range", "reverse"), lambda _, result: 1 + LIST + size_of(result)),
+    **dict.fromkeys(("sets.contains", "sets.intersects"), lambda args, _: 1 + size_of(args[0]) * size_of(args[1])),
     "_==_": _equality,
     "_+_": _sum,
-    "@in": lambda args, _: _size(args[1]) if args[1].__class__ is list else 1,
-    "contains": lambda args, _: _ceil(_size(args[0])) * _ceil(_size(args[1])),
-    "join": lambda _, result: _ceil(_size(result) * 2),
-    "ip": lambda args, _: 1 if isinstance(args[0], Cidr) else _traversal(args, _),
-    "flatten": lambda args, _: 1 + LIST + _size(args[0]) * (int(args[1]) if len(args) == 2 else 1),
+    "@in": lambda args, _: size_of(args[1]) if args[1].__class__ is list else 1,
+    "contains": lambda args, _: _ceil(size_of(args[0])) * _ceil(size_of(args[1])),
+    "join": lambda _, result: _ceil(size_of(result) * 2),
+    "ip": lambda args, _: _traversal(args, _) if args[0].__class__ is str else 1,
+    "flatten": lambda args, _: 1 + LIST + size_of(args[0]) * (int(args[1]) if len(args) == 2 else 1),
     "@sortByAssociatedKeys": lambda args, _: _self_compared(args[1]),
-    "sets.equivalent": lambda args, _: 1 + 2 * _size(args[0]) * _size(args[1]),
+    "sets.equivalent": lambda args, _: 1 + 2 * size_of(args[0]) * size_of(args[1]),
     "containsIP": _contains_ip,
-    "containsCIDR": lambda args, _: _contains_ip(args, _) + _ceil(_size(args[0])) + 1,
+    "containsCIDR": lambda args, _: _contains_ip(args, _) + _ceil(size_of(args[0])) + 1,
     "validate": _validate,
 }  # fmt: skip
 """The cost of calls that cost another number than 1."""

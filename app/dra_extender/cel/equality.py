@@ -15,7 +15,6 @@ from dra_extender.cel.values import (
     Option,
     SumQuantity,
     Timestamp,
-    TypeValue,
     UInt,
     find,
     key_value,
@@ -47,7 +46,8 @@ def equal(left: Any, right: Any, meter: Meter) -> bool:
     if kind is other and (kind is str or kind is int or kind is bool or kind is bytes):
         return bool(left == right)
     if kind in _NUMBERS:
-        return other in _NUMBERS and _numbers_equal(left, right)
+        one, another = _converted(left, right)
+        return other in _NUMBERS and bool(one == another)
     while left.__class__ is Option and right.__class__ is Option and left is not NONE and right is not NONE:
         left, right = left.content, right.content
     if left.__class__ is not kind:
@@ -128,13 +128,11 @@ def _entries(left: dict[Any, Any], right: dict[Any, Any]) -> Iterator[tuple[Any,
         yield (value, other) if present else (True, False)
 
 
-def _numbers_equal(left: Any, right: Any) -> bool:
-    """Integers are converted to double when compared with one, which loses digits."""
+def _converted(left: Any, right: Any) -> tuple[Any, Any]:
+    """Two numbers to be compared: if one is a double, the other is converted to double, which loses digits."""
     if left.__class__ is float:
-        return bool(left == _as_double(right, left))
-    if right.__class__ is float:
-        return bool(right == _as_double(left, right))
-    return bool(left == right)
+        return left, _as_double(right, left)
+    return (_as_double(left, right), right) if right.__class__ is float else (left, right)
 
 
 def _as_double(value: Any, other: float) -> Any:
@@ -152,50 +150,33 @@ def _others_equal(left: Any, right: Any) -> bool:
         if other is SumQuantity or not isinstance(right, Quantity):
             raise Fault("no such overload")
         return left.nano == right.nano
-    if kind is Semver:
-        if other is not Semver:
-            raise Fault("no such overload")
-        return bool(left.key == right.key)
-    if isinstance(left, Opaque):
+    if kind is Semver or isinstance(left, Opaque):
         if kind is not other:
             raise Fault("no such overload")
-        return left.same(right)
-    if kind is not other:
-        return False
-    if kind is Option:  # one of them is NONE
-        return left is right
-    if kind is Duration or kind is Timestamp:
-        return bool(left.nanos == right.nanos)
-    if kind is TypeValue:
-        return bool(left.name == right.name)
-    return bool(left == right)
+        return left.same(right) if isinstance(left, Opaque) else bool(left == right)
+    return kind is other and bool(left == right)
+
+
+def order(left: Any, right: Any) -> int:
+    """-1, 0 or 1, for values that Python orders as CEL does."""
+    return int(left > right) - int(left < right)
 
 
 def compare(left: Any, right: Any, operator: str = "compare") -> int:
     """-1, 0 or 1. Raises Fault when the values have no order."""
     kind, other = left.__class__, right.__class__
     if kind in _NUMBERS and other in _NUMBERS:
-        return _compare_numbers(left, right)
+        if left != left or right != right:
+            raise Fault("NaN values cannot be ordered")
+        return order(*_converted(left, right))
+    if kind not in _COMPARABLE:
+        raise Fault(f"no such overload: {operator}")
     if kind is not other:
-        raise Fault("no such overload" if kind in _COMPARABLE else f"no such overload: {operator}")
-    if kind is str or kind is bytes or kind is bool:
-        return int(left > right) - int(left < right)
-    if kind is Duration or kind is Timestamp:
-        return int(left.nanos > right.nanos) - int(left.nanos < right.nanos)
-    raise Fault(f"no such overload: {operator}")
+        raise Fault("no such overload")
+    return order(left, right)
 
 
 _COMPARABLE: Final = frozenset((*_NUMBERS, str, bytes, bool, Duration, Timestamp))
-
-
-def _compare_numbers(left: Any, right: Any) -> int:
-    if left != left or right != right:
-        raise Fault("NaN values cannot be ordered")
-    if left.__class__ is float and right.__class__ is not float:
-        right = _as_double(right, left)
-    elif right.__class__ is float and left.__class__ is not float:
-        left = _as_double(left, right)
-    return int(left > right) - int(left < right)
 
 
 def is_sortable(value: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from dra_extender.cel.cost import CALLS, LIST, is_constant
+from dra_extender.cel.cost import CALLS, LIST, Constant
 from dra_extender.cel.declarations import no_such_overload
 from dra_extender.cel.equality import describe
 from dra_extender.cel.errors import Abort, Fault
@@ -119,7 +119,7 @@ def _transform_list(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple
     """`map` and `transformList`, with or without a condition."""
     transform = arguments[-1]
     condition = arguments[0] if len(arguments) == 2 else None
-    step_cost = 2 if is_constant(transform) else LIST + 2
+    step_cost = 2 if isinstance(transform, Constant) else LIST + 2
 
     def evaluate(frame: Frame) -> list[Any]:
         results = []
@@ -176,7 +176,7 @@ def _insert_all(frame: Frame, entries: Map, _: Any, more: Any) -> None:
 
 def sort_by(range_: Evaluate, index: int, key: Evaluate, step: int, fragile: bool) -> Evaluate:
     """`sortBy`. An error in a key ends the whole evaluation if the type of the keys is known; upstream panics then."""
-    step_cost = 2 if is_constant(key) else LIST + 2
+    step_cost = 2 if isinstance(key, Constant) else LIST + 2
 
     def keys_of_values(frame: Frame) -> tuple[Any, list[Any]]:
         values = range_(frame)

@@ -18,7 +18,7 @@ Code distinguishes the classes by `value.__class__`, because to Python True is a
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dra_extender.api.quantity import Quantity
@@ -93,19 +93,19 @@ NONE: Final = Option(None)
 """The one optional without a value (an optional of null has one)."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, order=True)
 class Duration:
     """A span of time in nanoseconds, within int64."""
 
     nanos: int
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, order=True)
 class Timestamp:
     """An instant in nanoseconds since 1970, and the offset from UTC (seconds) it was written with."""
 
     nanos: int
-    offset: int = 0
+    offset: int = field(default=0, compare=False)
 
 
 class Opaque:
@@ -121,6 +121,11 @@ class Opaque:
     def identity(self) -> Hashable:
         """What makes it the same key in a map: texts or bytes, as in `map_key`."""
         return id(self)
+
+    @property
+    def size(self) -> int:
+        """As in `size_of`."""
+        return 1
 
     def same(self, other: Any) -> bool:
         """True when `other`, of the same class, is equal."""
@@ -144,10 +149,14 @@ def type_name(value: Any) -> str:
 
 
 def size_of(value: Any) -> int:
-    """How many characters, bytes, elements or entries a value has; 1 for what has no size."""
+    """How many characters, bytes, elements or entries a value has, or bytes an address; 1 for what has no size."""
     kind = value.__class__
+    if kind is int or kind is bool:
+        return 1
     if kind is str or kind is list or kind is bytes or isinstance(value, dict):
         return len(value)
+    if isinstance(value, Opaque):
+        return value.size
     if kind is Option and value is not NONE:
         return size_of(value.value)
     return 1

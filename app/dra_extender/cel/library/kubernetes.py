@@ -10,7 +10,7 @@ from typing import Any, Final
 from dra_extender.api.quantity import Format, Quantity
 from dra_extender.api.semver import Semver
 from dra_extender.cel.declarations import Library
-from dra_extender.cel.equality import compared, same
+from dra_extender.cel.equality import compared, order, same
 from dra_extender.cel.errors import Fault, parses
 from dra_extender.cel.values import SumQuantity
 from dra_extender.cel.work import Meter, text_bytes
@@ -64,7 +64,7 @@ LIBRARY.methods(
         ("asApproximateFloat", "Quantity -> double"): lambda value: value.approximate_float(),
         ("isGreaterThan", "Quantity, Quantity -> bool"): lambda left, right: left.nano > right.nano,
         ("isLessThan", "Quantity, Quantity -> bool"): lambda left, right: left.nano < right.nano,
-        ("compareTo", "Quantity, Quantity -> int"): lambda left, right: _order(left.nano, right.nano),
+        ("compareTo", "Quantity, Quantity -> int"): lambda left, right: order(left.nano, right.nano),
         ("add", "Quantity, Quantity -> Quantity"): lambda left, right: _sum(left + right),
         ("add", "Quantity, int -> Quantity"): lambda left, right: _sum(left + _of_int(right)),
         ("sub", "Quantity, Quantity -> Quantity"): _subtract,
@@ -102,10 +102,6 @@ def is_semver(meter: Meter, text: str, normalize: bool = False) -> bool:
     return parses(Semver.parse, text, normalize)
 
 
-def _order(left: Any, right: Any) -> int:
-    return int(left > right) - int(left < right)
-
-
 def _signed(number: int) -> int:
     """Upstream stores uint64 numbers as int64."""
     return number - 2**64 if number >= 2**63 else number
@@ -115,7 +111,7 @@ LIBRARY.methods(
     {
         ("isGreaterThan", "Semver, Semver -> bool"): lambda left, right: left.key > right.key,
         ("isLessThan", "Semver, Semver -> bool"): lambda left, right: left.key < right.key,
-        ("compareTo", "Semver, Semver -> int"): lambda left, right: _order(left.key, right.key),
+        ("compareTo", "Semver, Semver -> int"): lambda left, right: order(left.key, right.key),
         ("major", "Semver -> int"): lambda value: _signed(value.key[0]),
         ("minor", "Semver -> int"): lambda value: _signed(value.key[1]),
         ("patch", "Semver -> int"): lambda value: _signed(value.key[2]),

@@ -31,6 +31,10 @@ class Ip(Opaque):
         return self.address.packed
 
     @property
+    def size(self) -> int:
+        return len(self.address.packed)
+
+    @property
     def text(self) -> str:
         return self.address.compressed
 
@@ -46,6 +50,10 @@ class Cidr(Opaque):
     @property
     def identity(self) -> Hashable:
         return self.address.packed, self.bits
+
+    @property
+    def size(self) -> int:
+        return -(-self.bits // 8)
 
     @property
     def text(self) -> str:
