@@ -11,7 +11,7 @@ cel/validator.go, ext/formatting.go and the optimiser of interpreter/decorators.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Any, Final, NamedTuple
 
 from cachetools import LRUCache
@@ -28,7 +28,6 @@ from dra_extender.cel.interpreter import Interpreter
 from dra_extender.cel.library.conversions import CONVERSIONS
 from dra_extender.cel.library.formatting import check_literal
 from dra_extender.cel.library.regexes import pattern, pattern_cache
-from dra_extender.cel.library.times import from_seconds, parse_duration, parse_timestamp
 from dra_extender.cel.parser import parse
 from dra_extender.cel.syntax import Call, Expr, Ident, Index, ListNode, Literal, MapNode, Select, walk
 from dra_extender.cel.types import Type
@@ -71,7 +70,7 @@ class Program:
             tree = parse(expression, gates.is_1_37)
             check(expression, tree, language, meter.work)
             check_result(expression, tree, language.results, language.expected)
-            validate(expression, tree, meter)
+            validate(expression, tree, language.functions, meter)
             tree = fold(expression, tree, language.functions, meter)
             self.reads = collect_reads(tree)
             self._interpreter = Interpreter(tree, language.functions)
@@ -149,12 +148,12 @@ class Programs:
         return known.outcome
 
 
-def validate(expression: str, tree: Expr, meter: Meter) -> None:
+def validate(expression: str, tree: Expr, functions: Functions, meter: Meter) -> None:
     """Refuse literals that cannot work. Raises CelCompileError and WorkExceeded."""
     exempt: set[int] = set()
     for node in walk(tree):
         if isinstance(node, Call):
-            _check_literal_arguments(expression, node, meter)
+            _check_literal_arguments(expression, node, functions, meter)
             if node.function == "format":
                 found = [below for argument in node.children for below in walk(argument)]
                 meter.charge(len(found) // 4)
@@ -164,12 +163,14 @@ def validate(expression: str, tree: Expr, meter: Meter) -> None:
             _check_homogeneous(expression, node)
 
 
-def _check_literal_arguments(expression: str, call: Call, meter: Meter) -> None:
-    check = _LITERAL_CHECKS.get(call.function)
+def _check_literal_arguments(expression: str, call: Call, functions: Functions, meter: Meter) -> None:
     first = call.args[0] if call.args else None
-    if check is not None and isinstance(first, Literal):
+    if call.function in ("matches", "duration", "timestamp") and isinstance(first, Literal):
         try:
-            check(meter, first.value)
+            if call.function == "matches":
+                pattern(first.value, meter)
+            else:
+                functions[call.function].run(())(meter, first.value)
         except (Fault, ValueError) as error:
             problem = f"invalid {call.function} argument"
             raise CelCompileError(f"{problem}: {error}", expression, first.offset, upstream=problem) from None
@@ -183,24 +184,6 @@ def _check_literal_arguments(expression: str, call: Call, meter: Meter) -> None:
         problem, place = check_literal(target.value, first)
         if place is not None:
             raise CelCompileError(problem, expression, place.offset)
-
-
-def _duration(_: Meter, value: Any) -> None:
-    if not isinstance(value, str):
-        raise Fault("an integer is not a duration")
-    parse_duration(value)
-
-
-def _timestamp(_: Meter, value: Any) -> None:
-    if isinstance(value, str):
-        parse_timestamp(value)
-    else:
-        from_seconds(value)
-
-
-_LITERAL_CHECKS: Final[dict[str, Callable[[Meter, Any], object]]] = {
-    "matches": lambda meter, value: pattern(value, meter), "duration": _duration, "timestamp": _timestamp,
-}  # fmt: skip
 
 
 def _check_homogeneous(expression: str, node: ListNode | MapNode) -> None:
