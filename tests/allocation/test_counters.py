@@ -65,7 +65,9 @@ def seen(found: Scenario) -> NodeView:
 def colliding(view: NodeView) -> NodeView:
     def model(known: DeviceModel) -> DeviceModel:
         consumes = tuple((name, counter, Amount(amount)) for name, counter, amount in known.traits.consumes)
-        return DeviceModel(replace(known.traits, consumes=consumes))
+        made = DeviceModel(known.traits)
+        made.traits = replace(known.traits, consumes=consumes)
+        return made
 
     return NodeView(view.node, [replace(pool, models=tuple(map(model, pool.models))) for pool in view.pools])
 

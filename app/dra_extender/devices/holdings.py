@@ -29,28 +29,33 @@ class NodeHoldings:
         shared: dict[int, Amounts] = {}
         counters: dict[int, Mapping[str, Mapping[str, int]]] = {}
         groups: dict[int, Mapping[str, Groups]] = {}
-        for index, pool in enumerate(view.pools):
+        for index, (pool, offset) in enumerate(zip(view.pools, view.offsets, strict=True)):
             held = pools.get(pool.id)
             if pool.counters:
                 counters[index] = remaining_counters(pool, held)
                 groups[index] = groups_in_use(pool, held)
-            if held is None or not pool.names:
-                continue
-            bits = view.bits
-            if EVERY_DEVICE in held.owned:
-                owned |= (1 << len(pool.names)) - 1 << view.offsets[index]
-            for name in held.owned:
-                bit = bits.get((*pool.id, name))
-                if bit is not None:
-                    owned |= 1 << bit
-            for name, amounts in held.shared.items():
-                bit = bits.get((*pool.id, name))
-                if bit is not None:
-                    shared[bit] = amounts
+            owned_here, shared_here = _in_use(pool, held)
+            owned |= owned_here << offset
+            shared |= {offset + place: amounts for place, amounts in shared_here.items()}
         self.owned = owned
         self.shared = shared
         self.counters = counters
         self.groups = groups
+
+
+def _in_use(pool: Pool, held: PoolHoldings | None) -> tuple[int, dict[int, Amounts]]:
+    """The mask of the devices that a claim has exclusively, and what shares consume, by index of the device."""
+    owned: int = 0
+    shared: dict[int, Amounts] = {}
+    if held is not None:
+        if EVERY_DEVICE in held.owned:
+            owned = (1 << len(pool.names)) - 1
+        for index, name in enumerate(pool.names):
+            if name in held.owned:
+                owned |= 1 << index
+            if name in held.shared:
+                shared[index] = held.shared[name]
+    return owned, shared
 
 
 def remaining_counters(pool: Pool, held: PoolHoldings | None) -> Mapping[str, Mapping[str, int]]:
@@ -112,20 +117,12 @@ class PoolStates:
         """The state of a pool of which this is held."""
         if held is None and not pool.counters:
             return self._untouched
-        owned = 0
-        shared: list[tuple[int, tuple[tuple[str, int], ...]]] = []
-        if held is not None:
-            if EVERY_DEVICE in held.owned:
-                owned = (1 << len(pool.names)) - 1
-            for index, name in enumerate(pool.names):
-                if name in held.owned:
-                    owned |= 1 << index
-                if name in held.shared:
-                    shared.append((index, _sorted(held.shared[name])))
+        owned, in_shares = _in_use(pool, held)
+        shared = tuple((index, _sorted(amounts)) for index, amounts in in_shares.items())
         left = remaining_counters(pool, held) if pool.counters else {}
         offered = sorted((name, _sorted(counters)) for name, counters in left.items())
         groups = sorted(groups_in_use(pool, held).items()) if pool.groups else ()
-        content = owned, tuple(shared), (*offered, *groups)
+        content = owned, shared, (*offered, *groups)
         return self._states.of(content, PoolState, content)
 
 

@@ -8,7 +8,7 @@ fit now.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, count
+from itertools import chain
 
 from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
@@ -27,7 +27,6 @@ class Classes(dict[str, DeviceClass]):
     def __init__(self) -> None:
         super().__init__()
         self._stamps: dict[str, int] = {}
-        self._next = count(1)
         self.version = 0
         """Grows with every change of a spec."""
 
@@ -42,8 +41,8 @@ class Classes(dict[str, DeviceClass]):
         self[name] = device_class
         if before is not None and before.spec == device_class.spec:
             return False
-        self._stamps[name] = next(self._next)
         self.version += 1
+        self._stamps[name] = self.version
         return True
 
     def drop(self, name: str) -> bool:

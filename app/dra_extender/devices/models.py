@@ -12,7 +12,7 @@ Compatibility groups: devices in use on one counter set have a group in common, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -135,40 +135,22 @@ class DeviceModel(Memo):
     attributes when it is large (it can make selectors expensive).
     """
 
-    __slots__ = ("__weakref__", "_bare", "_rest", "memo", "traits")
+    __slots__ = ("__weakref__", "bare", "memo", "rest", "traits")
 
-    def __init__(self, traits: Traits) -> None:
+    def __init__(self, traits: Traits, shared: Callable[[bytes], bytes] = bytes) -> None:
+        """`shared` makes equal digests one object."""
+        attributes, bare = traits.attributes, msgspec.structs.replace(traits, attributes={})
+        odd = {name: value for name, value in attributes.items() if not _ordinary(value)}
+        many = len(attributes) if len(attributes) > MANY_ATTRIBUTES else 0
         self.traits = traits
-        self._bare = self._rest = b""
+        self.bare = shared(digest(bare))
+        """Digest of the traits without attributes."""
+        self.rest = shared(digest(bare, odd, many)) if odd or many else self.bare
+        """Digest of the traits without ordinary attributes."""
         self.memo = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DeviceModel, (self.traits,)
-
-    @property
-    def bare(self) -> bytes:
-        """Digest of the traits without attributes."""
-        if not self._bare:
-            self._bare = digest(_bare(self.traits))
-        return self._bare
-
-    @property
-    def rest(self) -> bytes:
-        """Digest of the traits without ordinary attributes."""
-        if not self._rest:
-            attributes = self.traits.attributes
-            odd = {name: value for name, value in attributes.items() if not _ordinary(value)}
-            many = len(attributes) if len(attributes) > MANY_ATTRIBUTES else 0
-            self._rest = digest(_bare(self.traits), odd, many) if odd or many else self.bare
-        return self._rest
-
-    def prepare(self, values: SharedValues) -> None:
-        """Compute `bare` and `rest` now, so that no question computes them for all devices."""
-        self._bare, self._rest = values.hashable(self.bare), values.hashable(self.rest)
-
-
-def _bare(traits: Traits) -> Traits:
-    return msgspec.structs.replace(traits, attributes={})
 
 
 def _ordinary(attribute: DeviceAttribute) -> bool:
@@ -205,15 +187,12 @@ class DeviceLists:
 
     def _made(self, driver: str, devices: tuple[Device, ...]) -> DeviceList:
         shared_devices = tuple(map(self._shared, devices))
-        device_list = DeviceList(shared_devices, tuple(self._model(driver, device) for device in shared_devices))
-        for model in device_list.models:
-            model.prepare(self._values)
-        return device_list
+        return DeviceList(shared_devices, tuple(self._model(driver, device) for device in shared_devices))
 
     def _model(self, driver: str, device: Device) -> DeviceModel:
         """The one model of devices with equal traits."""
         traits = traits_of(driver, device)
-        return self._models.of(digest(traits), DeviceModel, traits)
+        return self._models.of(digest(traits), DeviceModel, traits, self._values.hashable)
 
     def _shared(self, device: Device) -> Device:
         """An equal device with shared values."""

@@ -33,14 +33,6 @@ class ObjectProblem(msgspec.Struct, frozen=True, order=True):
     advice: str
 
 
-class Defect(msgspec.Struct, frozen=True):
-    """What is wrong with one slice of a pool, and what to do. `what` is constant; explanations quote it."""
-
-    slice: str
-    what: str
-    advice: str
-
-
 def is_complete(wanted: int, found: int) -> bool:
     """True when the pool has as many slices of a generation as one of them says (spec.pool.resourceSliceCount)."""
     return wanted == found
@@ -64,9 +56,10 @@ def valid_alone(devices: Sequence[Device]) -> bool:
 
 def defects(
     slices: Sequence[ResourceSlice], features: FeatureGates, others: Sequence[ResourceSlice] = ()
-) -> Iterator[Defect]:
+) -> Iterator[ObjectProblem]:
     """Why a pool of these slices is invalid: the first defect for each slice and rule. `others`: slices that the node
-    does not see, and that define counters of the pool or have devices that consume them.
+    does not see, and that define counters of the pool or have devices that consume them. `what` is constant;
+    explanations quote it.
     """
     devices = with_devices(slices, features)
     yield from _duplicates("device", ((item, item.spec.devices) for item in devices))
@@ -77,10 +70,12 @@ def defects(
         for item in (*devices, *others):
             if missing := _missing_counter(item, offered):
                 advice = "the driver has to publish it in spec.sharedCounters of a slice of the pool"
-                yield Defect(item.metadata.name, missing, advice)
+                yield _problem(item.metadata.name, missing, advice)
 
 
-def _duplicates(kind: str, parts: Iterable[tuple[ResourceSlice, Sequence[Device | CounterSet]]]) -> Iterator[Defect]:
+def _duplicates(
+    kind: str, parts: Iterable[tuple[ResourceSlice, Sequence[Device | CounterSet]]]
+) -> Iterator[ObjectProblem]:
     """`parts`: those of each slice, which have names. A duplicate is reported for both slices."""
     seen: dict[str, str] = {}
     for published, named in parts:
@@ -92,7 +87,7 @@ def _duplicates(kind: str, parts: Iterable[tuple[ResourceSlice, Sequence[Device 
         if repeated:
             what = f"duplicate {kind} name {repeated} in slice {item}"
             for involved in dict.fromkeys((item, seen[repeated])):
-                yield Defect(involved, what, f"the driver has to give each {kind} of the pool a name of its own")
+                yield _problem(involved, what, f"the driver has to give each {kind} of the pool a name of its own")
 
 
 def _missing_counter(item: ResourceSlice, offered: Mapping[str, Mapping[str, object]]) -> str:
@@ -154,7 +149,7 @@ def problems_of(
         return
     for defect in defects(newest, features):
         advice = f"its devices are left out: {defect.advice}"
-        yield _problem(defect.slice, f"pool {name} is invalid: {defect.what}", advice)
+        yield _problem(defect.object.name, f"pool {name} is invalid: {defect.what}", advice)
     for item in newest:
         yield from _node_selectors(item)
 
