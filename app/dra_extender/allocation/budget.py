@@ -15,7 +15,7 @@ Units of work are those of `dra_extender.cel.work`: about a microsecond each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -52,6 +52,8 @@ class WorkBudget:
     limited: bool = False
     unfinished: bool = False
     """The call ended here, and another turn would have got further."""
+    too_large: MutableMapping[Hashable, bool]
+    """Of a budget with a limit: the kinds of work that were too large for a turn before."""
 
     @property
     def found(self) -> dict[Hashable, Any]:
@@ -69,10 +71,6 @@ class WorkBudget:
     def attempt(self, do: Callable[[Work | None], T], share: int = 1) -> T:
         """Do one piece of work with the `share`-th part of the ceiling. Raises WorkExceeded, TurnSpent and Deferred."""
         return do(None)
-
-    def has_waited(self) -> bool:
-        """True when a turn of the call left something undecided. `waiting` then has the reason."""
-        return False
 
     def waiting(self, what: object, node: str) -> str:
         """Why an earlier turn of the call left this undecided on the node; empty when none did."""
@@ -93,13 +91,6 @@ class WorkBudget:
         an attempt that was too large often spends the turn, and would spend every later turn.
         """
         raise NotImplementedError("a budget without a limit defers nothing")
-
-    def is_too_large(self, key: Hashable) -> bool:
-        """True when work of this kind was too large for a turn before."""
-        return False
-
-    def note_too_large(self, key: Hashable) -> None:
-        """Work of this kind is too large for a turn."""
 
 
 UNLIMITED: Final = WorkBudget()
@@ -151,6 +142,7 @@ class TurnBudget(WorkBudget):
         self.used = 0
         self.unfinished = False
         self._replies = replies
+        self.too_large = replies.too_large
         self._left = allowance
         self._owed = 0
         self._ceiling = ceiling
@@ -190,9 +182,6 @@ class TurnBudget(WorkBudget):
             self._left -= used
             self.used += used
 
-    def has_waited(self) -> bool:
-        return bool(self.call.waited)
-
     def waiting(self, what: object, node: str) -> str:
         reason = self.call.waited.get((what, node), "")
         self.call.waits = self.call.waits or reason in (EVALUATING, SEARCHING)
@@ -219,9 +208,3 @@ class TurnBudget(WorkBudget):
                 self.call.requests[key] = request
         self.call.waits = True
         return Deferred(reason)
-
-    def is_too_large(self, key: Hashable) -> bool:
-        return key in self._replies.too_large
-
-    def note_too_large(self, key: Hashable) -> None:
-        self._replies.too_large[key] = True

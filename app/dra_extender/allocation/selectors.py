@@ -5,7 +5,8 @@ Promises: the same answers either way. An expression that does not compile fails
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 
@@ -57,25 +58,37 @@ def device_view(model: DeviceModel, features: FeatureGates) -> DeviceView:
 def compiled(
     expression: str, filter: DeviceFilter, budget: WorkBudget, gates: CelGates | None = None
 ) -> CompiledSelector:
-    """The selector of the filter, ready to be evaluated. Raises CelCompileError, TurnSpent and Deferred."""
+    """The selector of the filter, ready to be evaluated. Raises TurnSpent and Deferred."""
     gates = gates or cel_gates(filter.features)
     key = "compile", expression, gates
     known = budget.known(key)
     if known is not None:
         reply = known.reply
-        return reply if isinstance(reply, CompileReply) else CompileReply(problem=_overrun(reply, "to compile"))
+        if isinstance(reply, CompileReply):
+            return reply
+        return CompileReply(problem=_overrun(reply, "to compile"), final=False)
     if not budget.is_deferred(key):
         try:
-            return budget.attempt(lambda work: filter.programs.compile(expression, gates, work))
+            return budget.attempt(lambda work: _compiled(expression, gates, filter.programs, work))
         except WorkExceeded:
             pass
     raise budget.defer(key, CompileRequest(expression, gates), EVALUATING)
+
+
+def _compiled(expression: str, gates: CelGates, programs: Programs, work: Work | None = None) -> Program | CompileReply:
+    """Raises WorkExceeded."""
+    try:
+        return programs.compile(expression, gates, work)
+    except CelCompileError as error:
+        return CompileReply(problem=error.message if gates.derived else f"CEL compile error: {error}")
 
 
 def matches(
     selector: CompiledSelector, expression: str, filter: DeviceFilter, view: DeviceView, budget: WorkBudget
 ) -> bool | str:
     """Whether the device matches, or the text of the error. Raises TurnSpent and Deferred."""
+    if isinstance(selector, CompileReply) and selector.problem:
+        return selector.problem
     found = _evaluation(selector, expression, filter, view, budget, cel_gates(filter.features))
     return found.problem or found.matches
 
@@ -85,13 +98,9 @@ def derived(
 ) -> DeviceAttribute | str:
     """The attribute that the expression computes, or the text of the error. Raises TurnSpent and Deferred."""
     gates = msgspec.structs.replace(cel_gates(filter.features), derived=True)
-    try:
-        program = compiled(expression, filter, budget, gates)
-        problem = program.problem if isinstance(program, CompileReply) else ""
-    except CelCompileError as error:
-        problem = error.message
-    if problem:
-        return f"compile derived attribute {name} failed: {problem}"
+    program = compiled(expression, filter, budget, gates)
+    if isinstance(program, CompileReply) and program.problem:
+        return f"compile derived attribute {name} failed: {program.problem}"
     view = device_view(device.model, filter.features)
     key, known = (expression, gates, view.read_key(program.reads)), filter.programs.derived
     found: EvaluateReply | None = known.get(key)
@@ -114,12 +123,12 @@ def _evaluation(
         program = selector if isinstance(selector, Program) else filter.programs.compile(expression, gates)
         return evaluated(program, view)
     content = expression, gates
-    if isinstance(selector, Program) and not budget.is_too_large(content):
+    if isinstance(selector, Program) and content not in budget.too_large:
         program = selector
         try:
             return budget.attempt(lambda work: evaluated(program, view, work))
         except WorkExceeded:
-            budget.note_too_large(content)
+            budget.too_large[content] = True
     key = "evaluate", expression, gates, view.read_key(selector.reads)
     known = budget.known(key)
     if known is None:
@@ -146,38 +155,29 @@ def _overrun(reply: WorkerReply, what: str) -> str:
 def reply_to(request: CompileRequest | EvaluateRequest, programs: Programs) -> CompileReply | EvaluateReply:
     """What a worker replies. Never raises for what the request contains."""
     if isinstance(request, CompileRequest):
-        try:
-            return CompileReply(programs.compile(request.expression, request.gates).reads)
-        except CelCompileError as error:
-            return CompileReply(problem=error.message if request.gates.derived else f"CEL compile error: {error}")
+        found = _compiled(request.expression, request.gates, programs)
+        return found if isinstance(found, CompileReply) else CompileReply(found.reads)
     return evaluated(programs.compile(request.expression, request.gates), request.view)
 
 
+@dataclass(slots=True, eq=False)
 class FilterSelector:
     """A selector of a filter in its place: the `index`-th of the class or of the request."""
 
-    def __init__(
-        self, source: SelectorSource, index: int, expression: str, filter: DeviceFilter, budget: WorkBudget
-    ) -> None:
-        """Raises TurnSpent and Deferred."""
-        self.source: Final = source
-        self.index = index
-        self._expression = expression
-        self._compiled: CompiledSelector | None = None
-        self._problem = ""
-        try:
-            self._compiled = compiled(expression, filter, budget)
-        except CelCompileError as error:
-            self._problem = f"CEL compile error: {error}"
-        self.is_local = not isinstance(self._compiled, CompileReply)
-        if isinstance(self._compiled, CompileReply):
-            self._problem = self._compiled.problem
+    source: SelectorSource
+    index: int
+    expression: str
+    compiled: CompiledSelector
+
+    @property
+    def is_local(self) -> bool:
+        """False when workers evaluate it, or may compile it another time."""
+        found = self.compiled
+        return isinstance(found, Program) or (found.problem != "" and found.final)
 
     def matches(self, filter: DeviceFilter, view: DeviceView, budget: WorkBudget) -> bool | str:
         """Whether the device matches, or the text of the error. Raises TurnSpent and Deferred."""
-        if self._compiled is None or self._problem:
-            return self._problem
-        return matches(self._compiled, self._expression, filter, view, budget)
+        return matches(self.compiled, self.expression, filter, view, budget)
 
 
 def filter_selectors(filter: DeviceFilter, budget: WorkBudget) -> tuple[FilterSelector, ...]:
@@ -193,7 +193,7 @@ def filter_selectors(filter: DeviceFilter, budget: WorkBudget) -> tuple[FilterSe
         for index, text in enumerate(expressions):
             selector = filter.begun.get((source, index))
             try:
-                selector = selector or FilterSelector(source, index, text, filter, budget)
+                selector = selector or FilterSelector(source, index, text, compiled(text, filter, budget))
             except Deferred as problem:
                 waiting = str(problem)
                 continue

@@ -19,7 +19,7 @@ from dra_extender.allocation.requests import DeviceFilter
 from dra_extender.allocation.selectors import compiled
 from dra_extender.allocation.workerrequests import CompileReply
 from dra_extender.api.resource import ResourceClaim, ResourceClaimSpec
-from dra_extender.cel import CelCompileError, ReadSet
+from dra_extender.cel import ReadSet
 from dra_extender.devices.content import WeakIdentityDict, encode, shortened
 from dra_extender.devices.models import DeviceModel
 from dra_extender.devices.nodes import SeenPool
@@ -87,14 +87,10 @@ def _selector_reads(expression: str, filter: DeviceFilter, budget: WorkBudget) -
     was stopped at a limit.
     """
     if expression not in filter.reads:
-        try:
-            selector = compiled(expression, filter, budget)
-        except CelCompileError:
-            filter.reads[expression] = frozenset()
-        else:
-            if isinstance(selector, CompileReply) and selector.problem:
-                return frozenset()
-            filter.reads[expression] = _read(selector.reads)
+        selector = compiled(expression, filter, budget)
+        if isinstance(selector, CompileReply) and not selector.final:
+            return frozenset()
+        filter.reads[expression] = _read(selector.reads)
     found: AttributeReads = filter.reads[expression]
     return found
 

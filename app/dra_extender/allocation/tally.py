@@ -232,9 +232,8 @@ def _clauses_of(
     views = [(device_view(model, filter.features), count) for model, count in models]
     for index, expression in enumerate(selectors):
         for number, text in enumerate(_clauses(expression, budget)):
-            try:
-                program = compiled(text, filter, budget)
-            except CelCompileError:
+            program = compiled(text, filter, budget)
+            if isinstance(program, CompileReply) and program.problem:
                 continue
             excluded = failed = 0
             known: dict[DeviceView, bool | None] = budget.found.setdefault((clause_tallies, text), {})

@@ -159,7 +159,7 @@ def _counted(task: AllocationTask, taken: Sequence[TakenAway], found: NodeTally)
     )
 
 
-def _static(prepared: PreparedClaims, view: NodeView, budget: WorkBudget, work: Work | None) -> Iterator[RequestTally]:
+def _static(prepared: PreparedClaims, view: NodeView, budget: WorkBudget, work: Work) -> Iterator[RequestTally]:
     """The counts of a node on which the search does not begin."""
     context = _NodeContext(prepared, view, budget, work, Work(WORK))
     for request in prepared.requests:
@@ -175,13 +175,8 @@ class _NodeContext(NamedTuple):
     prepared: PreparedClaims
     view: NodeView
     budget: WorkBudget
-    work: Work | None
+    work: Work
     texts: Work
-
-    def charge(self, units: int) -> None:
-        """Raises WorkExceeded."""
-        if self.work is not None:
-            self.work.charge(units)
 
 
 def _request(task: AllocationTask, taken: TakenAway, texts: Work) -> RequestTally:
@@ -195,14 +190,14 @@ def _request(task: AllocationTask, taken: TakenAway, texts: Work) -> RequestTall
         held |= _in_the_way(task, task.counters, short)
         held |= _members(task, task.counters, masks.get("compatibility groups", 0))
         if short:
-            context.charge(task.counters.size)
+            context.work.charge(task.counters.size)
         counters = tuple(_counters(task, task.counters, short))
     devices = [Held(*device.id) for device in devices_of(task.view, held)]
     capacities: tuple[CapacityTally, ...] = ()
     if masks.get("capacity"):
         offered = task.view.all & ~masks.get("class", 0) & ~masks.get("selector", 0)
         sizes = [len(device.model.traits.capacity) for device in devices_of(task.view, offered)]
-        context.charge(len(task.view.devices) + sum(sizes))
+        context.work.charge(len(task.view.devices) + sum(sizes))
         capacities = tuple(_capacities(task, option.ask.filter, offered))
     return msgspec.structs.replace(found, held=tuple(devices[:HELD]), capacities=capacities, counters=counters)
 
@@ -211,7 +206,7 @@ def _tallied(
     context: _NodeContext, claim: int, ask: Ask, masks: Mapping[Rule, int], left: int, need: int
 ) -> RequestTally:
     prepared, view, budget = context.prepared, context.view, context.budget
-    context.charge(1 + len(view.devices))
+    context.work.charge(1 + len(view.devices))
     others = masks.get("class", 0).bit_count()
     lost = tuple(RuleCount(rule, masks[rule].bit_count()) for rule in RULES if rule != "class" and masks.get(rule))
     evaluated = bool(masks.get("selector") or masks.get("error")) or others == len(view.devices)
@@ -285,7 +280,7 @@ def _taints(ask: Ask, context: _NodeContext, mask: int) -> Iterator[TaintTally]:
     counts: Counter[tuple[str, str, str]] = Counter()
     for device in devices_of(context.view, mask):
         taints = device.model.traits.taints
-        context.charge(1 + len(taints) * (1 + len(ask.tolerations)) // COUNTED)
+        context.work.charge(1 + len(taints) * (1 + len(ask.tolerations)) // COUNTED)
         for taint in taints:
             if not ask.tolerations or not any(tolerates(toleration, taint) for toleration in ask.tolerations):
                 counts[taint.key, taint.value, taint.effect] += 1

@@ -36,7 +36,7 @@ from dra_extender.allocation.selection import Candidates, EvaluationFailure, Sui
 from dra_extender.allocation.selectors import derived
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceConstraint
-from dra_extender.cel import Work
+from dra_extender.cel import Work, unlimited
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.models import Groups
 from dra_extender.devices.pools import NodeView, PooledDevice
@@ -133,7 +133,9 @@ class AllocationTask:
         """
         self.budget = budget
         self._allowed = allowed
-        self.work = work
+        self.work = work if work is not None else unlimited()
+        self.charge = self.work.charge
+        """Before the work is done. Raises WorkExceeded."""
         self.prepared = prepared
         self.view = view
         self.holdings = holdings
@@ -166,11 +168,6 @@ class AllocationTask:
     def suitability(self, device: int, filter: DeviceFilter) -> Suitability:
         """What the filter says of the device. Raises what the budget does."""
         return suitability(self.view.devices[device].model, filter, self.budget)
-
-    def charge(self, units: int) -> None:
-        """Before the work is done. Raises WorkExceeded."""
-        if self.work is not None:
-            self.work.charge(units)
 
     def _add_claim(self, number: int, claim: PreparedClaim) -> None:
         base, first = len(self.constraints), len(self.options)

@@ -64,10 +64,13 @@ def kind_of(request: WorkerRequest) -> RequestKind:
 
 
 class CompileReply(msgspec.Struct, frozen=True, tag="compiled"):
-    """A selector that workers have compiled, and evaluate. `problem`: why it fails on every device, as a whole text."""
+    """A selector that workers have compiled, and evaluate. `problem`: why it fails on every device, as a whole text;
+    `final` unless a worker was stopped at a limit.
+    """
 
     reads: ReadSet = ReadSet()
     problem: str = ""
+    final: bool = True
 
 
 class EvaluateReply(msgspec.Struct, frozen=True, tag="evaluated"):

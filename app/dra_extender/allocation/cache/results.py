@@ -179,11 +179,10 @@ class ResultCache:
             del row[row.index(FAILED) + 1 :]
         position = -1
         different = None if overlay.is_empty else overlay
-        has_waited = budget.has_waited()
         for _ in range(row.count(UNDECIDED)):
             position = row.index(UNDECIDED, position + 1)
             name = names[position]
-            reason = budget.waiting(self, name) if has_waited else ""
+            reason = budget.waiting(self, name)
             if not reason:
                 try:
                     row[position] = self._result_of(name, search, different, differing, budget)
