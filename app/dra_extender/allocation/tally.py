@@ -22,7 +22,7 @@ from dra_extender.allocation.workerrequests import CompileReply
 from dra_extender.cel import CelCompileError, CelRuntimeError, DeviceView, ReadSet, Work, WorkExceeded
 from dra_extender.cel.trial import clauses, misspelt, value_of
 from dra_extender.devices.models import DeviceModel
-from dra_extender.devices.pools import NodeView, PooledDevice
+from dra_extender.devices.pools import NodeView, PooledDevice, places
 
 KEY: Final = 256
 """How many characters are kept of a name that a selector computes."""
@@ -328,7 +328,4 @@ def _instead(key: str, view: DeviceView) -> str:
 
 
 def devices_of(view: NodeView, mask: int) -> Iterator[PooledDevice]:
-    while mask:
-        low = mask & -mask
-        yield view.devices[low.bit_length() - 1]
-        mask ^= low
+    return (view.devices[place] for place in places(mask))

@@ -39,7 +39,7 @@ from dra_extender.api.resource import DeviceConstraint
 from dra_extender.cel import Work, unlimited
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.models import Groups
-from dra_extender.devices.pools import NodeView, PooledDevice
+from dra_extender.devices.pools import NodeView, PooledDevice, places
 
 OPTION: Final = 5
 """Units of work that an option or a constraint costs, devices aside."""
@@ -246,7 +246,7 @@ class AllocationTask:
         if ask.all:
             self.charge(len(self.view.devices) // 2)
             option.wanted = self._collect(ask, found, number)
-            option.devices = tuple(index for index, bit in enumerate(f"{option.wanted:b}"[::-1]) if bit == "1")
+            option.devices = tuple(places(option.wanted))
             option.need = len(option.devices)
             if self.features.is_1_37:  # before, devices whose shares leave too little were not collected
                 option.usable = self._roomy(ask, found.usable)

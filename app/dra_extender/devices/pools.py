@@ -8,9 +8,9 @@ Rules: Kubernetes 1.36, structured/internal/incubating/pools_incubating.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any, Final
 
 import msgspec
@@ -118,17 +118,14 @@ class NodeView(Memo):
         self.elsewhere = self.unserved = 0
         self.unmatchable: dict[int, str] = {}
         self.skips: dict[int, tuple[str, ...]] = {}
-        offsets, offset = [], 0
-        for pool in self.pools:
-            offsets.append(offset)
+        self.offsets = tuple(accumulate([len(pool.names) for pool in self.pools], initial=0))[:-1]
+        for pool, offset in zip(self.pools, self.offsets, strict=True):
             self.elsewhere |= pool.elsewhere << offset
             self.unserved |= pool.unserved << offset
             for index, operations in pool.skips.items():
                 self.skips[offset + index] = operations
             for index, problem in pool.unmatchable.items():
                 self.unmatchable[offset + index] = problem
-            offset += len(pool.names)
-        self.offsets: tuple[int, ...] = tuple(offsets)
         self.memo = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -147,6 +144,14 @@ class NodeView(Memo):
     @cached_property
     def bits(self) -> Mapping[DeviceID, int]:
         return {device.id: index for index, device in enumerate(self.devices)}
+
+
+def places(mask: int) -> Iterator[int]:
+    """The bits of the mask by number, ascending."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
 
 
 def seen_together(views: Sequence[NodeView]) -> tuple[NodeView, Sequence[int]] | None:

@@ -101,14 +101,11 @@ def _missing_counter(item: ResourceSlice, offered: Mapping[str, Mapping[str, obj
     return ""
 
 
-def has_groups(item: ResourceSlice) -> bool:
-    """Whether a device of the slice declares compatibility groups."""
-    return any(part.compatibility_groups for device in item.spec.devices for part in device.consumes_counters)
-
-
 def is_ignored(item: ResourceSlice, features: FeatureGates) -> bool:
     """Whether the slice counts as missing, because it uses compatibility groups and their gate is off."""
-    return not (features.DRADeviceCompatibilityGroups and features.DRAPartitionableDevices) and has_groups(item)
+    if features.DRADeviceCompatibilityGroups and features.DRAPartitionableDevices:
+        return False
+    return any(part.compatibility_groups for device in item.spec.devices for part in device.consumes_counters)
 
 
 def gap_of(item: ResourceSlice, features: FeatureGates) -> str:

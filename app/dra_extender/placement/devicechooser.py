@@ -21,7 +21,7 @@ from dra_extender.allocation.plan import Plan
 from dra_extender.allocation.requests import PreparedClaims
 from dra_extender.allocation.selection import candidates, suitability
 from dra_extender.api.resource import AllocationResult, ResourceClaim
-from dra_extender.devices.pools import NodeView
+from dra_extender.devices.pools import NodeView, places
 from dra_extender.devices.usage import PartUse, PoolHoldings, PoolID, pool_holdings, uses_of
 from dra_extender.placement.freestates import FreeStates
 from dra_extender.placement.partitiongroups import TooCostly
@@ -82,7 +82,7 @@ class Topology:
         found: dict[int, int] = {}
         for group in self.groups:
             count = (group.devices & free).bit_count()
-            for device in _bits(group.devices):
+            for device in places(group.devices):
                 found[device] = min(count, found.get(device, count))
         return found
 
@@ -197,7 +197,7 @@ class DeviceChooser:
             wanted = candidates(view, ask.filter, self._budget).usable & left
             left &= ~wanted
             self._budget.spend(1 + wanted.bit_count() // PER_UNIT)
-            for bit in _bits(wanted):
+            for bit in places(wanted):
                 _, _, name = (device := view.devices[bit]).id
                 takes = suitability(device.model, ask.filter, self._budget).takes or ()
                 several = device.model.traits.multi and self._free_states.shares
@@ -225,10 +225,3 @@ def reordered(view: NodeView, order: Sequence[int]) -> NodeView:
         positions[pool].append(bit - view.offsets[pool])
     pools = [pool.reordered(found) for pool, found in zip(view.pools, positions, strict=True)]
     return NodeView(view.node, pools, view.error)
-
-
-def _bits(mask: int) -> Iterable[int]:
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low

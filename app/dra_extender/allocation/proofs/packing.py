@@ -23,6 +23,7 @@ from dra_extender.allocation.constraints import AttributeTable
 from dra_extender.allocation.proofs.demands import OpenRequest
 from dra_extender.allocation.state import SearchState
 from dra_extender.allocation.task import AllocationTask
+from dra_extender.devices.pools import places
 from dra_extender.devices.usage import NO_AMOUNTS
 
 Sizes = tuple[int, ...]
@@ -95,7 +96,7 @@ class Packing:
             return True
         exclusive = (mask & ~task.shareable).bit_count()
         mask &= task.shareable
-        devices = [device for device in range(mask.bit_length()) if mask >> device & 1]
+        devices = list(places(mask))
         amounts = sum([len(task.view.devices[device].model.traits.capacity) for device in devices])
         choices = 1 + sum([len(demand.choices) for demand in wanting])
         task.charge(choices * (SHARE * len(devices) + amounts // SIZES))

@@ -75,7 +75,8 @@ _subdomain = _pattern(_SUBDOMAIN, "a lowercase RFC 1123 subdomain", 253)
 _label_1035 = _pattern(_LABEL_1035, "an RFC 1035 label", 63)
 
 
-def _qualified_name(text: str) -> list[str]:
+def qualified_name(text: str) -> list[str]:
+    """What is wrong with the key of a label."""
     *prefixes, name = text.split("/")
     if len(prefixes) > 1:
         return ["must be a name with at most one prefix"]
@@ -91,7 +92,8 @@ def _qualified_name(text: str) -> list[str]:
     return problems
 
 
-def _label_value(text: str) -> list[str]:
+def label_value(text: str) -> list[str]:
+    """What is wrong with the value of a label."""
     problems = ["must have at most 63 bytes"] if len(text.encode()) > 63 else []
     if text and _NAME.fullmatch(text) is None:
         problems.append("must be empty or of letters, digits, '-', '_' and '.'")
@@ -116,11 +118,11 @@ _FORMATS: Final = {
     "dns1123Label": NamedFormat("DNS1123Label", _label, 30),
     "dns1123Subdomain": NamedFormat("DNS1123Subdomain", _subdomain, 60),
     "dns1035Label": NamedFormat("DNS1035Label", _label_1035, 30),
-    "qualifiedName": NamedFormat("QualifiedName", _qualified_name, 60),
+    "qualifiedName": NamedFormat("QualifiedName", qualified_name, 60),
     "dns1123LabelPrefix": NamedFormat("DNS1123LabelPrefix", _prefix(_label), 30),
     "dns1123SubdomainPrefix": NamedFormat("DNS1123SubdomainPrefix", _prefix(_subdomain), 60),
     "dns1035LabelPrefix": NamedFormat("DNS1035LabelPrefix", _prefix(_label_1035), 30),
-    "labelValue": NamedFormat("LabelValue", _label_value, 40),
+    "labelValue": NamedFormat("LabelValue", label_value, 40),
     "uri": NamedFormat("URI", _holds(is_url, "an absolute URI"), 1103),
     "uuid": NamedFormat("uuid", _holds(lambda text: _UUID.fullmatch(text) is not None, "a UUID"), 78),
     "byte": NamedFormat("byte", _holds(lambda text: _BASE64.fullmatch(text) is not None, "base64"), 84),
