@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dra_extender.allocation import selection
-from dra_extender.allocation.budget import CountingBudget
+from dra_extender.allocation.budget import WorkBudget
 from dra_extender.allocation.cache.equivalence import DeviceSignatures, node_reads
 from dra_extender.allocation.plan import Failure
 from dra_extender.allocation.proofs.bounds import Bounds
@@ -109,7 +109,7 @@ def test_comparing_taints_with_tolerations_is_charged() -> None:
     prepared = prepare(case.claims, case.classes, case.features)
     assert not isinstance(prepared, Failure)
     view = node_view(case.node, case.slices, case.rules, case.features)
-    (ask,), budget = prepared.requests[0].asks, CountingBudget()
+    (ask,), budget = prepared.requests[0].asks, WorkBudget()
     found = lines(lambda: suitability(view.devices[0].model, ask.filter, budget), 10**6, "allocation", "api")
     assert found > 10_000
     assert found <= LINES_PER_UNIT * budget.used
@@ -128,7 +128,7 @@ def test_comparing_requested_capacity_is_charged(release: str, capacities: int) 
     prepared = prepare(case.claims, case.classes, case.features)
     assert not isinstance(prepared, Failure)
     view = node_view(case.node, case.slices, case.rules, case.features)
-    (ask,), budget = prepared.requests[0].asks, CountingBudget()
+    (ask,), budget = prepared.requests[0].asks, WorkBudget()
     suitability(view.devices[0].model, ask.filter)
     view.devices[0].model.memo.clear()
     ask.filter.answers.clear()
@@ -157,7 +157,7 @@ def test_looking_up_the_answers_of_many_filters_is_charged() -> None:
     assert not isinstance(prepared, Failure)
     reads = node_reads(prepared)
     reads_of(reads.filters, ())
-    signatures, budget = DeviceSignatures(reads), CountingBudget()
+    signatures, budget = DeviceSignatures(reads), WorkBudget()
     first, *others = (each.model for each in node_view(case.node, case.slices, case.rules, case.features).devices)
     signatures.of(first)
     found = lines(lambda: [signatures.of(each, budget) for each in others], 10**6, "allocation", "allocation/cache")

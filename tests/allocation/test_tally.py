@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dra_extender.allocation.budget import CountingBudget
+from dra_extender.allocation.budget import WorkBudget
 from dra_extender.allocation.plan import RULES, Rule, rule_text, score_of
 from dra_extender.allocation.requests import PreparedClaims, prepare
 from dra_extender.allocation.scenario import Scenario
@@ -193,7 +193,7 @@ def test_splitting_a_selector_into_clauses_is_charged() -> None:
     prepared = prepare(case.claims, case.classes, case.features)
     assert isinstance(prepared, PreparedClaims)
     view = node_view(case.node, case.slices, case.rules, case.features)
-    budget = CountingBudget()
+    budget = WorkBudget()
     found = list(clause_tallies(prepared.requests[0].asks[0], view, {}, budget))
     assert [each.text for each in found] == ["false"]
     assert budget.used >= 2 * len(selector)

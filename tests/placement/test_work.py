@@ -7,7 +7,7 @@ from weakref import ref
 import pytest
 from msgspec.structs import replace
 
-from dra_extender.allocation.budget import UNLIMITED, CountingBudget
+from dra_extender.allocation.budget import UNLIMITED, WorkBudget
 from dra_extender.allocation.plan import Plan
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
@@ -157,7 +157,7 @@ def test_each_device_is_compared_once_and_charged_however_many_requests_may_have
     numbered = [device(n) for n in range(256)]
     assert choosing(numbered, many) < 2 * choosing(numbered, gpus())
 
-    made, budget = GpuNodes("pack"), CountingBudget()
+    made, budget = GpuNodes("pack"), WorkBudget()
     made.add_node("n", numbered)
     made.plan(made.pod("first"), "n", many)
     monkeypatch.setattr(made.placement, "budget", lambda: budget)
@@ -290,7 +290,7 @@ def test_counting_the_values_that_devices_have_is_charged(
     for number in range(NODES):
         published_again(made, f"n{number:02d}", [device(n, serial=(4 * number + n) % serials) for n in range(4)])
     looked_at(made, "second")
-    budget, read = CountingBudget(), frozenset({(DRIVER, "serial")})
+    budget, read = WorkBudget(), frozenset({(DRIVER, "serial")})
     count = lines(lambda: made.learner.free_states.read(read, budget), 10**5, "freestates", "models")
     assert (read <= made.learner.free_states._reads) is not refused
     assert count <= LINES_PER_UNIT * budget.used

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dra_extender.allocation.budget import SEARCHING, CallState, CountingBudget, TurnBudget, TurnSpent
+from dra_extender.allocation.budget import SEARCHING, CallState, TurnBudget, TurnSpent, WorkBudget
 from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.decoding import convert
 from dra_extender.api.events import Applied
@@ -69,7 +69,7 @@ def test_a_further_claim_costs_the_same_with_any_number_of_nodes(selector: Told)
 
 def test_comparing_nodes_with_a_selector_is_charged_once_for_equal_selectors() -> None:
     def units(claims: int, *requirements: Told) -> int:
-        situation, budget = with_claims(claims, **on(*requirements)), CountingBudget()
+        situation, budget = with_claims(claims, **on(*requirements)), WorkBudget()
         decided(situation, situation.view.with_budget(budget))
         return budget.used
 
@@ -107,7 +107,7 @@ def test_finding_out_what_nodes_see_of_a_pool_is_charged_once() -> None:
     pool = {"name": "chosen", "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": "other", "pool": pool, "devices": devices, "perDeviceNodeSelection": True}
     situation.cluster.apply(Applied(convert(ResourceSlice, {"metadata": {"name": "chosen"}, "spec": spec})))
-    first, second = CountingBudget(), CountingBudget()
+    first, second = WorkBudget(), WorkBudget()
     for budget in (first, second):
         decided(situation, situation.view.with_budget(budget))
     assert first.used - second.used >= NODES * len(devices) * len(UNLABELLED) // 4

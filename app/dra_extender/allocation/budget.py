@@ -45,15 +45,17 @@ class Deferred(Exception):
 
 
 class WorkBudget:
-    """The budget without a limit."""
+    """A budget without a limit, which counts."""
 
-    used: int = 0
-    """Units of work counted so far; always 0 in a budget without a limit."""
     limited: bool = False
-    unfinished: bool = False
-    """The call ended here, and another turn would have got further."""
     too_large: MutableMapping[Hashable, bool]
     """Of a budget with a limit: the kinds of work that were too large for a turn before."""
+
+    def __init__(self) -> None:
+        self.used = 0
+        """Units of work counted so far. Without a limit, `attempt` counts none."""
+        self.unfinished = False
+        """The call ended here, and another turn would have got further."""
 
     @property
     def found(self) -> dict[Hashable, Any]:
@@ -64,6 +66,7 @@ class WorkBudget:
         """Charge small work that cannot be interrupted, before it is done. `owed`: units that `settle` charges later;
         until then they do not end the turn. Raises TurnSpent and Deferred.
         """
+        self.used += units + owed
 
     def settle(self) -> None:
         """Charge what is owed: the caller keeps the result."""
@@ -94,16 +97,6 @@ class WorkBudget:
 
 
 UNLIMITED: Final = WorkBudget()
-
-
-class CountingBudget(WorkBudget):
-    """The budget of one decision of a command: without a limit, but counted."""
-
-    def __init__(self) -> None:
-        self.used = 0
-
-    def spend(self, units: int, owed: int = 0) -> None:
-        self.used += units + owed
 
 
 def search_work(steps: int) -> Work:
@@ -138,9 +131,8 @@ class TurnBudget(WorkBudget):
     def __init__(
         self, replies: WorkerReplies, *, allowance: int, ceiling: int, last: bool = False, call: CallState | None = None
     ) -> None:
+        super().__init__()
         self.call = call if call is not None else CallState()
-        self.used = 0
-        self.unfinished = False
         self._replies = replies
         self.too_large = replies.too_large
         self._left = allowance

@@ -10,12 +10,12 @@ Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Final
 
 from dra_extender.devices.holdings import NodeHoldings
-from dra_extender.devices.models import Groups, Memo, admits, declared_groups
+from dra_extender.devices.models import CounterID, DeviceModel, Groups, Memo, admits, declared_groups
 from dra_extender.devices.pools import NodeView
 
 Charge = tuple[tuple[int, int], ...]
@@ -23,6 +23,16 @@ Charge = tuple[tuple[int, int], ...]
 
 PER_UNIT: Final = 4
 """Devices that are put into a mask per unit of work."""
+
+
+def charge_of(model: DeviceModel, numbers: Mapping[CounterID, int]) -> Charge:
+    """What the device consumes of the counters that have numbers."""
+    charge: dict[int, int] = {}
+    for name, counter, amount in model.traits.consumes:
+        number = numbers.get((name, counter))
+        if number is not None:
+            charge[number] = charge.get(number, 0) + amount
+    return tuple(charge.items())
 
 
 class CounterLayout(Memo):
@@ -52,7 +62,7 @@ class CounterLayout(Memo):
 
     def _add_pool(self, view: NodeView, index: int) -> None:
         first = len(self.names)
-        numbers: dict[tuple[str, str], int] = {}
+        numbers: dict[CounterID, int] = {}
         for set_name, counters in view.pools[index].counters.items():
             for counter in counters:
                 numbers[set_name, counter] = len(self.names)
@@ -66,11 +76,7 @@ class CounterLayout(Memo):
         offset = view.offsets[index]
         for position, model in enumerate(view.pools[index].models, offset):
             if model.traits.consumes:
-                charge: dict[int, int] = {}
-                for set_name, counter, amount in model.traits.consumes:
-                    number = numbers[set_name, counter]
-                    charge[number] = charge.get(number, 0) + amount
-                self.charges[position] = tuple(charge.items())
+                self.charges[position] = charge_of(model, numbers)
                 if sets:
                     own = declared_groups(model.traits)
                     self.groups[position] = tuple((sets[set_name], groups) for set_name, groups in own)

@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from dra_extender.allocation.budget import WorkBudget
+from dra_extender.allocation.counters import charge_of
 from dra_extender.allocation.signatures import DOMAIN, AttributeReads, PoolSignatures
 from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
@@ -142,7 +143,7 @@ class PoolGroupings:
             counters[number] += [(name, counter) for counter in pool.counters.get(name, ())]
         places = {counter: place for own in counters for place, counter in enumerate(own)}
         for name, model in consuming:
-            member = Partition(self._strip(model), _charge(model, places))
+            member = Partition(self._strip(model), charge_of(model, places))
             devices[numbers[model.traits.consumes[0][0]]].append((name, member))
         for own, linked in zip(counters, devices, strict=True):
             total = tuple(pool.counters[name][counter] for name, counter in own)
@@ -152,15 +153,6 @@ class PoolGroupings:
         """One for all models that differ only in the counters they consume."""
         without = msgspec.structs.replace(model.traits, consumes=())
         return self._stripped.setdefault(digest(without), model)
-
-
-def _charge(model: DeviceModel, numbers: dict[CounterID, int]) -> tuple[tuple[int, int], ...]:
-    charge: dict[int, int] = {}
-    for name, counter, amount in model.traits.consumes:
-        number = numbers.get((name, counter))
-        if number is not None:
-            charge[number] = charge.get(number, 0) + amount
-    return tuple(charge.items())
 
 
 def components(pool: Pool, models: Iterable[DeviceModel]) -> dict[str, int]:

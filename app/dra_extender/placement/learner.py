@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 from weakref import WeakSet
 
@@ -46,7 +45,10 @@ class PlacementLearner:
         self.workload, self.fragmentation = Workload(), Fragmentation()
         self.placement = Placement(cluster, strategy, free, self.fragmentation, filters or Filters())
         """For questions."""
-        self._weighing = _Weighing(self.workload, self.placement, free, self.fragmentation)
+        self._weighed_pods = -1
+        """The pods that the weights in force, or under way, know; -1: weigh at once."""
+        self._weighed_epoch = -1
+        self._under_way: Scarcity | None = None
         self._learned: LRUCache[str, bool] = LRUCache(REMEMBERED_PODS)
         self._forgotten: WeakSet[DeviceFilter] = WeakSet()
         self.learns = strategy.policy == Fragmentation.name
@@ -78,7 +80,7 @@ class PlacementLearner:
         """Let the weights follow the workload and the cluster, by one portion of work."""
         if self.learns:
             with self._turn() as budget:
-                self._weighing.advance(budget)
+                self._advance(budget)
 
     @contextmanager
     def _turn(self) -> Iterator[WorkBudget]:
@@ -97,50 +99,39 @@ class PlacementLearner:
             if filter not in self._forgotten:
                 self._forgotten.add(filter)
                 if self.workload.forget(filter):
-                    self._weighing.renew()
+                    self._start_over()
 
+    def _start_over(self) -> None:
+        """Weigh the present workload, from the start."""
+        self._weighed_pods, self._under_way = -1, None
 
-@dataclass(slots=True, eq=False)
-class _Weighing:
-    """Weighs the shapes of the workload by the free states of the nodes."""
-
-    _workload: Workload
-    _placement: Placement
-    free_states: FreeStates
-    _fragmentation: Fragmentation
-    _pods: int = -1
-    _epoch: int = -1
-    _under_way: Scarcity | None = None
-
-    def renew(self) -> None:
-        """Start over with the present workload."""
-        self._pods, self._under_way = -1, None
-
-    def advance(self, budget: WorkBudget) -> None:
-        """Begin when it is time, and do a portion of what has begun. Raises TooCostly and TurnSpent."""
+    def _advance(self, budget: WorkBudget) -> None:
+        """Weigh the shapes of the workload by the free states of the nodes: begin when it is time, and do a portion of
+        what has begun. Raises TooCostly and TurnSpent.
+        """
         self.free_states.catch_up(budget)
-        if self._epoch != self.free_states.epoch:
-            for shape, _ in self._workload.frequencies():
-                self._placement.read(shape, budget)
-            self._epoch = self.free_states.epoch
-            self.renew()
+        if self._weighed_epoch != self.free_states.epoch:
+            for shape, _ in self.workload.frequencies():
+                self.placement.read(shape, budget)
+            self._weighed_epoch = self.free_states.epoch
+            self._start_over()
         if self._under_way is None and self._is_due():
-            if not self._fragmentation.version:
-                self._fragmentation.weigh(plain(self._workload.frequencies()))
-            self._under_way = Scarcity(self._workload.frequencies(), self.free_states.by_state(budget))
-            self._pods = self._workload.pods
+            if not self.fragmentation.version:
+                self.fragmentation.weigh(plain(self.workload.frequencies()))
+            self._under_way = Scarcity(self.workload.frequencies(), self.free_states.by_state(budget))
+            self._weighed_pods = self.workload.pods
         work = 0
         while self._under_way is not None and work < PORTION:
             try:
                 step = self._under_way.step(budget)
             except TooCostly:
-                self.renew()
+                self._start_over()
                 raise
             work += step
             if not step:
-                self._fragmentation.weigh(self._under_way.weights())
+                self.fragmentation.weigh(self._under_way.weights())
                 self._under_way = None
 
     def _is_due(self) -> bool:
-        pods = self._workload.pods
-        return self._pods != pods and (self._pods < 0 or pods <= EAGER or pods - self._pods >= INTERVAL)
+        pods, weighed = self.workload.pods, self._weighed_pods
+        return weighed != pods and (weighed < 0 or pods <= EAGER or pods - weighed >= INTERVAL)

@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Final, TypeVar
 
-from dra_extender.allocation.budget import CallState, CountingBudget, Deferred, TurnBudget, TurnSpent, WorkBudget
+from dra_extender.allocation.budget import CallState, Deferred, TurnBudget, TurnSpent, WorkBudget
 from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.view import View
@@ -85,7 +85,7 @@ def query_budgets(replies: WorkerReplies, config: SchedulingConfig, *, limited: 
     them: from `call_work` on, what a turn does not decide is Deferred. Not `limited`: one turn suffices for everything.
     """
     while not limited:
-        yield CountingBudget()
+        yield WorkBudget()
     yield from turn_budgets(replies, config, CallState(), config.call_work)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dra_extender.allocation.budget import UNLIMITED, CountingBudget, WorkBudget
+from dra_extender.allocation.budget import UNLIMITED, WorkBudget
 from dra_extender.allocation.cache.equivalence import (
     DEVICES_PER_UNIT,
     EquivalenceKey,
@@ -61,7 +61,7 @@ class Keys:
 
 def test_the_state_of_a_pool_is_charged_by_its_devices() -> None:
     def units(devices: int) -> int:
-        budget = CountingBudget()
+        budget = WorkBudget()
         Keys(reading()).of(*[SAME] * devices, budget=budget)
         return budget.used
 

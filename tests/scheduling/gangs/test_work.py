@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dra_extender.allocation.budget import CallState, CountingBudget, TurnBudget, TurnSpent, WorkBudget
+from dra_extender.allocation.budget import CallState, TurnBudget, TurnSpent, WorkBudget
 from dra_extender.allocation.cache.results import NODE
 from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.core import Node, Pod
@@ -189,7 +189,7 @@ async def test_a_plan_of_an_earlier_turn_whose_device_another_claim_takes_is_mad
 
 
 async def test_equal_nodes_are_searched_once_for_all_numbers_of_pods(world: World) -> None:
-    few, many = CountingBudget(), CountingBudget()
+    few, many = WorkBudget(), WorkBudget()
     run(world.service(*nodes(1_000, 8), *gang("g", 2)), world, few)
     run(world.service(*gang("h", 32)), world, many, "h-0")
     assert few.used > 1_000 * NODE
@@ -198,7 +198,7 @@ async def test_equal_nodes_are_searched_once_for_all_numbers_of_pods(world: Worl
 
 async def test_each_claim_that_a_pod_of_a_gang_names_is_charged_in_one_turn_of_the_call(world: World) -> None:
     service = world.service(*nodes(1, 60), *sharing(100, 60))
-    whole, call, used = CountingBudget(), CallState(), 0
+    whole, call, used = WorkBudget(), CallState(), 0
     assert run(service, world, whole) is not None
     assert whole.used > 100 * 60 * PART
     for _ in range(100):

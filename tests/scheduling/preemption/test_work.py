@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dra_extender.allocation.budget import CountingBudget, TurnBudget, TurnSpent
+from dra_extender.allocation.budget import TurnBudget, TurnSpent, WorkBudget
 from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
@@ -237,7 +237,7 @@ def work_on_budgets(priority: int, parts: int, pods: int = 8) -> int:
     for device in range(pods):
         told["pods"][f"pod-{device}"] = {"node": "n1", "has": [f"d{device}"], "priority": priority, "labels": labels}
     told |= {"budgets": {"b": {"allowed": 1, "selects": labels}}, "rules": {"violate_budgets": False}}
-    situation, counted = Situation(told), CountingBudget()
+    situation, counted = Situation(told), WorkBudget()
     pools = situation.view.cluster.inventory.pools_seen("n1")
     for _ in range(2):
         preemptible_claims(situation.view.with_budget(counted), situation.terms, pools)
@@ -251,7 +251,7 @@ def test_each_part_of_a_budget_is_charged_once_for_each_pod_that_may_be_a_victim
 
 def test_the_claims_of_pods_that_are_being_bound_are_charged() -> None:
     def units(claims: int) -> int:
-        situation, counted = Situation({"nodes": {"n1": 1}}), CountingBudget()
+        situation, counted = Situation({"nodes": {"n1": 1}}), WorkBudget()
         situation.pods.apply(pod_of("joining", {"claims": [f"c{number}" for number in range(claims)]}))
         situation.binding["uid-joining"] = "n1"
         preemptible_claims(situation.view.with_budget(counted), situation.terms, ())
