@@ -253,20 +253,19 @@ def collect_reads(tree: Expr) -> ReadSet:
     pending = [tree]
     while pending:
         pending += reversed(reader.visit(pending.pop()))
+    read = reader.read
     return ReadSet(
-        fields=tuple(sorted(reader.fields)),
-        entries=tuple(sorted(reader.entries)),
-        domains=tuple(sorted(reader.domains)),
-        everything=reader.everything,
+        fields=tuple(sorted({path.name for path in read if path.part == "field"})),
+        entries=tuple(sorted({path[1:4] for path in read if path.part == "entry"})),
+        domains=tuple(sorted({path[1:3] for path in read if path.part == "domain"})),
+        everything=any(path.part == "device" for path in read),
     )
 
 
 class _Reader:
     def __init__(self) -> None:
-        self.everything = False
-        self.fields: set[str] = set()
-        self.entries: set[tuple[Section, str, str]] = set()
-        self.domains: set[tuple[Section, str]] = set()
+        self.read: set[Path] = set()
+        """Fields, entries, domains of which is read whether they are there, and the device when all of it is read."""
         self._aliases: dict[Variable, Path] = {}
         """Variables of `cel.bind` that stand for a part of the device."""
         self._resolved: dict[int, Path | None] = {}
@@ -276,7 +275,7 @@ class _Reader:
         """Note what the node reads. The parts of it that are still to be visited."""
         path = self._resolve(node)
         if path is not None:
-            self._read(path)
+            self._note(path)
             return ()
         if isinstance(node, Select) and node.test:
             operand = self._resolve(node.operand)
@@ -284,7 +283,7 @@ class _Reader:
             if path is None:
                 return (node.operand,)
             if path.part != "domain":  # every domain is there
-                self._read(path)
+                self._note(path)
             return ()
         if isinstance(node, Call) and node.function == "@in" and self._reads_membership(node):
             return ()
@@ -316,18 +315,10 @@ class _Reader:
         path = self._resolve(container)
         if path is None or path.optional or not isinstance(key, LiteralNode) or not isinstance(key.value, str):
             return False
-        if path.part == "domain":
-            self.entries.add((path.name, path.domain, key.value))
-        elif path.part == "domains":
-            self.domains.add((path.name, key.value))
-        else:
-            return False
-        return True
+        member = path.step(key.value, False) if path.part in ("domain", "domains") else None
+        if member is not None:
+            self.read.add(member)
+        return member is not None
 
-    def _read(self, path: Path) -> None:
-        if path.part == "entry":
-            self.entries.add((path.name, path.domain, path.id))
-        elif path.part == "field":
-            self.fields.add(path.name)
-        else:
-            self.everything = True
+    def _note(self, path: Path) -> None:
+        self.read.add(path if path.part in ("field", "entry") else Path("device"))

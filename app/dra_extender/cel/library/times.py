@@ -57,15 +57,10 @@ def parse_timestamp(text: str) -> Timestamp:
     if found is None:
         raise not_convertible("string", "google.protobuf.Timestamp")
     year, month, day, hour, minute, second = (int(part) for part in found.groups()[:6])
-    offset = 0
-    if found[9] is not None:
-        hours, minutes = int(found[10]), int(found[11])
-        offset = (hours * 60 + minutes) * (60 if found[9] == "+" else -60)
-        if hours > 24 or minutes > 60:
-            raise not_convertible("string", "google.protobuf.Timestamp")
-    if not (1 <= month <= 12 and hour < 24 and minute < 60 and second < 60):
-        raise not_convertible("string", "google.protobuf.Timestamp")
-    if not 1 <= day <= monthrange((year - 1) % 400 + 1, month)[1]:
+    hours, minutes = int(found[10] or 0), int(found[11] or 0)
+    offset = (hours * 60 + minutes) * (-60 if found[9] == "-" else 60)
+    is_time = 1 <= month <= 12 and hour < 24 and minute < 60 and second < 60 and hours <= 24 and minutes <= 60
+    if not is_time or not 1 <= day <= monthrange((year - 1) % 400 + 1, month)[1]:
         raise not_convertible("string", "google.protobuf.Timestamp")
     seconds = (_days(year, month, day) * 24 + hour) * 3600 + minute * 60 + second - offset
     return _in_range(Timestamp(seconds * _NANO + int((found[7] or "0")[:9].ljust(9, "0")), offset))
