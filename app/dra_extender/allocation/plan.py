@@ -67,17 +67,12 @@ def score_of(allocated: Iterable[tuple[ResourceClaim, AllocationResult]]) -> int
     """The raw score, not normalised, of claims with these planned or stored allocations: earlier alternatives of
     prioritized requests count more.
     """
-    return sum(_claim_score(claim, allocation) for claim, allocation in allocated)
-
-
-def _claim_score(claim: ResourceClaim, allocation: AllocationResult) -> int:
-    chosen = {result.request for result in allocation.devices.results}
     total = 0
-    for request in claim.spec.devices.requests:
-        for index, alternative in enumerate(request.first_available):
-            if f"{request.name}/{alternative.name}" in chosen:
-                total += FIRST_ALTERNATIVE - index
-                break
+    for claim, allocation in allocated:
+        chosen = {result.request for result in allocation.devices.results}
+        for request in claim.spec.devices.requests:
+            names = [f"{request.name}/{alternative.name}" for alternative in request.first_available]
+            total += next((FIRST_ALTERNATIVE - index for index, name in enumerate(names) if name in chosen), 0)
     return total
 
 

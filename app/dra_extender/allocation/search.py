@@ -152,7 +152,8 @@ class Search:
                     option.candidates.failures[device], option.ask, option.claim, self.task.view.devices[device]
                 )
             self._charge(state.cost(option, device))
-            if not state.affordable(option, device) or (option.fails and not state.accepts(option, device)):
+            affordable = state.counters_suffice(option, device) and state.capacity_suffices(option, device)
+            if not affordable or (option.fails and not state.accepts(option, device)):
                 continue
             state.take(option, device)
             if position.missing == 1:

@@ -111,10 +111,6 @@ class SearchState:
             parts += len(task.view.devices[device].model.traits.capacity)
         return parts // 2
 
-    def affordable(self, option: RequestOption, device: int) -> bool:
-        """Whether the counters and, for shares, the capacity suffice."""
-        return self.counters_suffice(option, device) and self.capacity_suffices(option, device)
-
     def _is_used(self, device: int) -> bool:
         """Whether counters of a multi-allocatable device are paid already."""
         task = self.task
@@ -142,7 +138,7 @@ class SearchState:
         return fits(model.traits.capacity, takes, self.task.holdings.shared.get(device, NO_AMOUNTS), attempt)
 
     def take(self, option: RequestOption, device: int) -> None:
-        """Take a device that is allowed and affordable."""
+        """Take a device that is allowed, and of which counters and capacity suffice."""
         task, bit = self.task, 1 << device
         taken = Taken(option, device)
         counters = task.counters

@@ -84,12 +84,8 @@ def groups_in_use(pool: Pool, held: PoolHoldings | None) -> Mapping[str, Groups]
     return found
 
 
-Content = tuple[
-    int,
-    tuple[tuple[int, tuple[tuple[str, int], ...]], ...],
-    tuple[tuple[str, tuple[tuple[str, int], ...] | Groups], ...],
-]
-
+_Sorted = tuple[tuple[str, int], ...]
+Content = tuple[int, tuple[tuple[int, _Sorted], ...], tuple[tuple[str, _Sorted | Groups], ...]]
 
 _UNTOUCHED: Final[Content] = 0, (), ()
 
@@ -126,5 +122,5 @@ class PoolStates:
         return self._states.of(content, PoolState, content)
 
 
-def _sorted(amounts: Amounts) -> tuple[tuple[str, int], ...]:
+def _sorted(amounts: Amounts) -> _Sorted:
     return tuple(sorted(amounts.items()))

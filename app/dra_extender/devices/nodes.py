@@ -234,11 +234,9 @@ class Nodes(Mapping[str, Node]):
         seeing = self._open.get(pool)
         if seeing is not None:
             self._note(seeing)
-            return
-        published = self._pool_of(pool)
-        for name in published.own_nodes() if published else ():
-            if (seen := self.seen.get(name)) is not None:
-                self.changes.note(seen.index)
+        else:
+            for name in self.seeing(pool):
+                self.changes.note(self.index[name])
 
     def seeing(self, pool: PoolID) -> Iterator[str]:
         """The known nodes that see the pool. Nodes that see only its open slices count unless they are stale."""
