@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 
 from dra_extender.cel import types
 from dra_extender.cel.declarations import Functions, functions_of
-from dra_extender.cel.derived import EXPECTED, RESULTS
 from dra_extender.cel.device import FIELDS, CelGates
 from dra_extender.cel.errors import CelCompileError, Fault, FaultKind
 from dra_extender.cel.library import (
@@ -32,6 +31,11 @@ from dra_extender.cel.library import (
 from dra_extender.cel.syntax import Call, Expr, Message
 from dra_extender.cel.types import Type, list_of, map_of, optional_of, type_of
 from dra_extender.cel.values import Duration, Timestamp, TypeValue, UInt
+
+_SCALARS: Final = (types.BOOL, types.INT, types.STRING, types.ANY, types.DYN, types.SEMVER)
+DERIVED: Final[tuple[Type, ...]] = (*_SCALARS, *map(list_of, _SCALARS))
+"""The types of derived attributes."""
+EXPECTED: Final = "a primitive scalar (string, integer, boolean, semver) or a list of these scalars"
 
 _LIBRARIES: Final = tuple(
     module.LIBRARY
@@ -63,7 +67,7 @@ def environment(gates: CelGates) -> Environment:
     has_includes = gates.list_attributes or gates.stored
     functions = _WITH_INCLUDES[gates.is_1_37] if has_includes else _WITHOUT_INCLUDES
     if gates.derived:
-        return Environment(functions, fields, RESULTS, EXPECTED)
+        return Environment(functions, fields, DERIVED, EXPECTED)
     results = (types.BOOL, types.ANY, types.DYN) if gates.list_attributes else (types.BOOL, types.ANY)
     return Environment(functions, fields, results, "bool or the unknown type")
 

@@ -7,22 +7,26 @@ work.
 
 After the types are checked, literals are, and constant parts are carried out and replaced by literals: cel-go
 cel/validator.go, ext/formatting.go and the optimiser of interpreter/decorators.go, v0.26.
+
+Derived attributes of requests are values of expressions, whose size is limited: Kubernetes 1.37,
+dynamic-resource-allocation/cel/compile.go (valToDeviceAttribute).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, Final, NamedTuple
 
 from cachetools import LRUCache
 
+from dra_extender.api.decoding import convert
 from dra_extender.api.resource import DeviceAttribute
+from dra_extender.api.semver import Semver
 from dra_extender.cel import types
 from dra_extender.cel.checker import check
 from dra_extender.cel.declarations import Functions
-from dra_extender.cel.derived import attribute_of
 from dra_extender.cel.device import CelGates, DeviceView, collect_reads
-from dra_extender.cel.environment import FAULT_HINTS, environment
+from dra_extender.cel.environment import EXPECTED, FAULT_HINTS, environment
 from dra_extender.cel.errors import CelCompileError, CelResultError, CelRuntimeError, EvaluationError, Fault
 from dra_extender.cel.interpreter import Interpreter
 from dra_extender.cel.library.conversions import CONVERSIONS
@@ -33,7 +37,7 @@ from dra_extender.cel.syntax import Call, Expr, Ident, Index, ListNode, Literal,
 from dra_extender.cel.types import Type
 from dra_extender.cel.values import NONE, Map, Option, UInt, map_key, type_name
 from dra_extender.cel.work import Meter, Patterns, Work, unlimited
-from dra_extender.limits import FRAMES
+from dra_extender.limits import FRAMES, SIZE_OF_DERIVED
 
 REMEMBERED: Final = 64 * 2**20
 """Bytes of programs and refusals that are remembered, each counted with the most that an expression of its length
@@ -246,27 +250,25 @@ def _constant(node: Expr, functions: Functions, meter: Meter) -> Literal | None:
     """The literal a node amounts to, or None."""
     if isinstance(node, Ident | Select):
         return None if node.constant is None else _literal(node, node.constant)
-    if isinstance(node, ListNode) and all(isinstance(element, Literal) for element in node.elements):
+    if isinstance(node, ListNode) and (elements := _values(node.elements)) is not None:
         if any(node.optional):
             raise Fault("an optional element must be an optional")
-        return _literal(node, [element.value for element in node.elements if isinstance(element, Literal)])
-    if isinstance(node, MapNode) and all(isinstance(child, Literal) for child in node.children):
+        return _literal(node, elements)
+    if isinstance(node, MapNode) and (entries := _values((*node.keys, *node.values))) is not None:
         if any(node.optional):
             raise Fault("an optional entry must be an optional")
-        pairs = zip(node.keys, node.values, strict=True)
-        return _literal(
-            node,
-            Map(
-                (map_key(key.value), value.value)
-                for key, value in pairs
-                if isinstance(key, Literal) and isinstance(value, Literal)
-            ),
-        )
+        keys, values = entries[: len(node.keys)], entries[len(node.keys) :]
+        return _literal(node, Map(zip(map(map_key, keys), values, strict=True)))
     if isinstance(node, Call) and node.function in CONVERSIONS and len(node.children) == 1:
-        argument = node.children[0]
-        if isinstance(argument, Literal):
-            return _literal(node, functions[node.function].run(())(meter, argument.value))
+        arguments = _values(node.children)
+        return _literal(node, functions[node.function].run(())(meter, *arguments)) if arguments else None
     return None
+
+
+def _values(nodes: Sequence[Expr]) -> list[Any] | None:
+    """The values of the nodes; None if a node is not a literal."""
+    found = [node.value for node in nodes if isinstance(node, Literal)]
+    return found if len(found) == len(nodes) else None
 
 
 def _literal(node: Expr, value: Any) -> Literal:
@@ -280,3 +282,45 @@ def check_result(expression: str, tree: Expr, allowed: tuple[Type, ...], expecte
     if tree.type not in allowed or tree.type.nullable:
         hint = "compare it with something" if tree.type != types.DYN else "compare it: dyn(x) == true"
         raise CelResultError(f"must evaluate to {expected}, not {tree.type}", expression, 0, hint)
+
+
+_ATTRIBUTE_FIELDS: Final[dict[type, str]] = {bool: "bool", int: "int", str: "string", Semver: "version"}
+_NAMES: Final[dict[type, str]] = {
+    bool: "bool", int: "int64", str: "string", Semver: "semver.Version", float: "float64", UInt: "uint64",
+    bytes: "[]uint8", type(None): "structpb.NullValue",
+}  # fmt: skip
+"""Upstream's names of the types of values, as far as expressions often have them."""
+_HINT: Final = f"the value has to be {EXPECTED}"
+
+
+def attribute_of(value: Any) -> DeviceAttribute:
+    """The attribute with this value. Raises CelRuntimeError."""
+    if value.__class__ is list or value.__class__ is str:
+        size = len(value) * (16 if value.__class__ is list else 1)
+        if size <= SIZE_OF_DERIVED and value.__class__ is list:
+            size += sum(len(str(_plain(element))) for element in value if element.__class__ in _ATTRIBUTE_FIELDS)
+        if size > SIZE_OF_DERIVED:
+            raise CelRuntimeError(f"the value is larger than {SIZE_OF_DERIVED} characters", _HINT)
+    if value.__class__ is not list:
+        field = _ATTRIBUTE_FIELDS.get(value.__class__)
+        if field is None:
+            raise CelRuntimeError(f"unsupported CEL return type: {_name(value)}", _HINT)
+        return convert(DeviceAttribute, {field: _plain(value)})
+    if not value:
+        return DeviceAttribute(strings=())
+    kind = value[0].__class__
+    if kind not in _ATTRIBUTE_FIELDS:
+        raise CelRuntimeError(f"unsupported list element type: {_name(value[0])}", _HINT)
+    for index, element in enumerate(value):
+        if element.__class__ is not kind:
+            wanted = "semver" if kind is Semver else _ATTRIBUTE_FIELDS[kind]
+            raise CelRuntimeError(f"expected list element at index {index} to be {wanted}, got {_name(element)}", _HINT)
+    return convert(DeviceAttribute, {f"{_ATTRIBUTE_FIELDS[kind]}s": [_plain(element) for element in value]})
+
+
+def _plain(value: Any) -> Any:
+    return value.text if value.__class__ is Semver else value
+
+
+def _name(value: Any) -> str:
+    return _NAMES.get(value.__class__) or type_name(value)

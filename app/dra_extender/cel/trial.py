@@ -19,6 +19,7 @@ from dra_extender.api.decoding import convert
 from dra_extender.api.resource import Device, ResourceSlice
 from dra_extender.cel.device import CelGates, DeviceView, PublishedDevice, ReadSet
 from dra_extender.cel.errors import CelCompileError, CelRuntimeError, excerpt
+from dra_extender.cel.library.strings import quote
 from dra_extender.cel.program import Program, Programs
 from dra_extender.cel.tokens import END, Token, tokenize
 from dra_extender.cel.work import Work, unlimited
@@ -185,7 +186,7 @@ class Word(NamedTuple):
 
     def replaced(self, expression: str, other: str) -> str:
         """The expression with another word there."""
-        written = _quoted(other) if self.kind == "string" else other
+        written = quote(other) if self.kind == "string" else other
         return expression[: self.start] + written + expression[self.end :]
 
 
@@ -204,10 +205,6 @@ def _tokens(expression: str) -> list[Token]:
         return [token for token in tokenize(expression) if token.kind != END]
     except CelCompileError:
         return []
-
-
-def _quoted(word: str) -> str:
-    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _content(token: Token) -> str:

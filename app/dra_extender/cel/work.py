@@ -77,13 +77,15 @@ class Meter:
         if size >= SMALL and self.made + size > LIMIT:
             raise Abort(f"operation cancelled: the values take more than {LIMIT >> 20} MiB of memory", "too large")
 
-    def keep(self, value: Any, size: int | None = None) -> None:
-        """Count a new value; `size` is in bytes, by default without its elements. Raises Abort."""
-        if size is None:
-            size = own_bytes(value)
+    def take(self, size: int) -> None:
+        """Count the bytes of a new value, if possible before it is made. Raises Abort."""
         if size >= SMALL:
             self.room(size)
             self.made += size
+
+    def keep(self, value: Any) -> None:
+        """Count a new value, without its elements. Raises Abort."""
+        self.take(own_bytes(value))
 
 
 def text_bytes(text: str) -> int:

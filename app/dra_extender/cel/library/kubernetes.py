@@ -84,7 +84,7 @@ def semver(meter: Meter, text: str, normalize: bool = False) -> Semver:
         version = Semver.parse(text, normalize)
     except ValueError as error:
         raise Fault(str(error)) from None
-    meter.keep(version, size)
+    meter.take(size)
     return version
 
 

@@ -51,10 +51,8 @@ def _look_into(values: list[Any], meter: Meter) -> None:
 def range_(meter: Meter, size: int) -> list[int]:
     _affordable(size)
     meter.charge(1 + max(size, 0) // 16)
-    meter.room(size * _NUMBER)
-    numbers = list(range(size))
-    meter.keep(numbers, size * _NUMBER)
-    return numbers
+    meter.take(size * _NUMBER)
+    return list(range(size))
 
 
 @LIBRARY.method("slice", "list(T), int, int -> list(T)")

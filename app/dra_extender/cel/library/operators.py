@@ -99,10 +99,8 @@ def _concatenated(meter: Meter, left: Any, right: Any) -> Any:
     if left.__class__ is str and not (left.isascii() and right.isascii()):
         size = 4 * (len(left) + len(right))
     meter.charge(size // _COPIED)
-    meter.room(size)
-    result = left + right
-    meter.keep(result, size)
-    return result
+    meter.take(size)
+    return left + right
 
 
 def _joined(meter: Meter, left: list[Any], right: list[Any]) -> list[Any]:

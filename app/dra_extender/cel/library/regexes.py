@@ -170,7 +170,7 @@ def find_all(meter: Meter, text: str, regex: str, limit: int = -1) -> list[str]:
             checked = size + _OFTEN
         if len(matched) == limit:
             break
-    meter.keep(matched, size)
+    meter.take(size)
     return matched
 
 

@@ -44,10 +44,11 @@ def _in_bytes(text: str, change: Callable[[bytes], bytes]) -> str:
     return change(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
 
-def _escaped(text: str) -> str:
+@LIBRARY.function("strings.quote", "string -> string")
+def quote(text: str) -> str:
     for code, escape in ESCAPED.items():
         text = text.replace(chr(code), escape)
-    return text
+    return f'"{text}"'
 
 
 LIBRARY.methods(
@@ -62,7 +63,6 @@ LIBRARY.methods(
         ("trim", "string -> string"): lambda text: text.strip(_SPACE),
     }
 )
-LIBRARY.functions({("strings.quote", "string -> string"): lambda text: f'"{_escaped(text)}"'})
 
 
 @LIBRARY.method("charAt", "string, int -> string")
@@ -144,7 +144,7 @@ def split(meter: Meter, text: str, separator: str, limit: int = -1) -> list[str]
         size += sum(map(part_bytes, more))
         meter.room(size)
         parts += more
-    meter.keep(parts, size)
+    meter.take(size)
     return parts
 
 
@@ -154,7 +154,7 @@ def _characters(meter: Meter, text: str, limit: int) -> list[str]:
     meter.charge(size // _FOUND // REFERENCE)
     meter.room(size + text_bytes(text))
     parts = [*text[: limit - 1], text[limit - 1 :]] if limit < len(text) else list(text)
-    meter.keep(parts, size)
+    meter.take(size)
     return parts
 
 
