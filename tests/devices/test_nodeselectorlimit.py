@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from dra_extender.devices import nodeselectorlimit
-from dra_extender.devices.nodeselectorlimit import NodeSelectorLimit
+from dra_extender.devices import nodeselection
+from dra_extender.devices.nodeselection import NodeSelectorLimit
 from tests.support.counting import calls
 
 SMALL, LARGE, OTHER = ("d", "a"), ("d", "b"), ("e", "a")
 
 
 def test_the_largest_pools_of_a_driver_are_refused_and_those_of_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodeselectorlimit, "REQUIREMENTS_OF_NODE", 10)
+    monkeypatch.setattr(nodeselection, "REQUIREMENTS_OF_NODE", 10)
     pools = NodeSelectorLimit()
     assert pools.change(LARGE, 9) == set()
     assert pools.change(OTHER, 10) == set()

@@ -11,7 +11,7 @@ from dra_extender.api.core import Node, NodeSelectorRequirement
 from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceAttribute, DeviceTaintRule, ResourceSlice
-from dra_extender.devices import nodes, nodeselection, nodeselectorlimit, validity
+from dra_extender.devices import nodes, nodeselection, validity
 from dra_extender.devices.inventory import Inventory, node_view
 from dra_extender.devices.models import traits_of
 from dra_extender.devices.pools import NodeView
@@ -82,7 +82,7 @@ def test_a_node_evaluates_so_many_requirements_of_node_selectors_and_no_more(
 ) -> None:
     parsed: dict[int, NodeSelectorRequirement] = {}
     parse = nodeselection._label
-    monkeypatch.setattr(nodeselectorlimit, "REQUIREMENTS_OF_NODE", 3)
+    monkeypatch.setattr(nodeselection, "REQUIREMENTS_OF_NODE", 3)
     monkeypatch.setattr(nodeselection, "_label", lambda found: parse(parsed.setdefault(id(found), found)))
     inventory = Inventory(ON)
     node = convert(Node, {"metadata": {"name": "n1", "labels": {"zone": "a"}}})

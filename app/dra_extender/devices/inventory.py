@@ -82,7 +82,7 @@ class Inventory:
             return False
         published = self.pools.setdefault(pool, PublishedPool(pool, self._features))
         own_before = published.own_node(name)
-        published.put(item, self._device_lists, self._active_rules())
+        published.put(item, self._device_lists, self._rules)
         self._pool_of_slice[name] = pool
         self._changed(pool, own_before, published.own_node(name))
         return True
@@ -105,7 +105,7 @@ class Inventory:
 
     def put_rule(self, rule: DeviceTaintRule) -> bool:
         before = self._rules.get(rule.metadata.name)
-        if before is not None and before.spec == rule.spec:
+        if not self._features.taint_rules or (before is not None and before.spec == rule.spec):
             return False
         self._rules[rule.metadata.name] = rule
         self._retaint([rule] if before is None else [before, rule])
@@ -120,15 +120,10 @@ class Inventory:
         return True
 
     def _retaint(self, rules: list[DeviceTaintRule]) -> None:
-        if not self._features.taint_rules:
-            return
         for pool, published in self.pools.items():
             if any(reaches(rule.spec, pool) for rule in rules):
                 published.retaint(self._device_lists, self._rules)
                 self.nodes.pool_changed(pool)
-
-    def _active_rules(self) -> TaintRules:
-        return self._rules if self._features.taint_rules else TaintRules()
 
     def would_see(self, node: Node, slices: Sequence[ResourceSlice]) -> SeenNode:
         """What a hypothetical node with these own slices sees. Nothing is cached."""
@@ -138,7 +133,7 @@ class Inventory:
             if pool not in own:
                 known = self.pools.get(pool)
                 own[pool] = known.copy() if known is not None else PublishedPool(pool, self._features)
-            own[pool].put(item, self._device_lists, self._active_rules())
+            own[pool].put(item, self._device_lists, self._rules)
         return self.nodes.would_see(node, own)
 
     def own_slices(self, node: str) -> Iterator[ResourceSlice]:

@@ -26,7 +26,7 @@ from dra_extender.api.resource import ResourceSlice
 from dra_extender.devices.assembly import GatherError, gather_pool, is_for_all, is_of_counters
 from dra_extender.devices.changelog import ChangeLog
 from dra_extender.devices.holdings import PoolState
-from dra_extender.devices.nodeselectorlimit import NodeSelectorLimit
+from dra_extender.devices.nodeselection import NodeSelectorLimit
 from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.usage import PoolID

@@ -11,12 +11,16 @@ structured/internal/incubating/pools_incubating.go.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Set
+from itertools import accumulate
 from typing import Final
 
 from dra_extender.api.core import FIELD_NODE_NAME, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from dra_extender.api.resource import Device, ResourceSlice, ResourceSliceSpec
 from dra_extender.cel.library.formats import label_value, qualified_name
+from dra_extender.devices.usage import PoolID
+from dra_extender.limits import REQUIREMENTS_OF_NODE
 
 Matcher = Callable[[str, Mapping[str, str]], bool]
 """(node name, node labels) -> whether the node matches."""
@@ -200,3 +204,33 @@ def _selection(source: ResourceSliceSpec | Device) -> Visibility | None:
 
 def _never(_name: str, _labels: Mapping[str, str]) -> Hashable:
     return False
+
+
+class NodeSelectorLimit:
+    """`refused`: the pools that are invalid because each node would have to evaluate too many requirements.
+
+    Promises: the pools of a driver whose slices are not for one node have at most `REQUIREMENTS_OF_NODE` requirements
+    together; those with most are refused first. Drivers do not count for each other. A change of a pool costs the same
+    with any number of pools, unless the driver has too many requirements.
+    """
+
+    def __init__(self) -> None:
+        self.refused: frozenset[PoolID] = frozenset()
+        self.sizes: dict[PoolID, int] = {}
+        """The requirements of each pool that has some."""
+        self._of_driver: Counter[str] = Counter()
+
+    def change(self, pool: PoolID, size: int) -> Set[PoolID]:
+        """The pool has this many requirements now. Returns the pools that are refused because of it, or no longer."""
+        driver, known, before = pool[0], self.sizes.pop(pool, 0), self.refused
+        if size:
+            self.sizes[pool] = size
+        if size == known:
+            return frozenset()
+        self._of_driver[driver] += size - known
+        self.refused = frozenset(id for id in before if id[0] != driver)
+        if self._of_driver[driver] > REQUIREMENTS_OF_NODE:
+            ordered = sorted((size, id) for id, size in self.sizes.items() if id[0] == driver)
+            totals = accumulate(size for size, _ in ordered)
+            self.refused |= {id for total, (_, id) in zip(totals, ordered, strict=True) if total > REQUIREMENTS_OF_NODE}
+        return before ^ self.refused

@@ -132,8 +132,8 @@ class Pods:
         self._deleted.put(uid)
         if known is not None:
             self._leave_group(known)
-        if known is not None and self._by_name.get(known.metadata.key) == uid:
-            del self._by_name[known.metadata.key]
+            if self._by_name.get(known.metadata.key) == uid:
+                del self._by_name[known.metadata.key]
 
     def _leave_group(self, pod: Pod) -> None:
         group = group_of(pod)
