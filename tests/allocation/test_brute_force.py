@@ -48,7 +48,7 @@ def task_of(case: Json) -> AllocationTask | None:
 def snapshot(state: SearchState) -> tuple[Any, ...]:
     return (
         state.taken_mask, tuple(state.taken_by_claim), tuple(state.counts), tuple(state.left),
-        tuple(state.constraint_states), state.charged, dict(state.shares), len(state.taken),
+        tuple(state.constraint_states), state.charged, len(state.taken),
         {device: dict(amounts) for device, amounts in state.consumed.items()},
     )  # fmt: skip
 

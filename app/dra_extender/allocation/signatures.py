@@ -11,6 +11,7 @@ Promises
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -134,6 +135,7 @@ def _domain(name: str, driver: str) -> str:
     return domain if slash else driver
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class PoolSignature:
     """What claims read of a pool, whatever is allocated in it: one model for each device, which stands for all with the
     same attribute signature, with the locality of the device, in order.
@@ -142,13 +144,10 @@ class PoolSignature:
     selector cannot be expressed in an allocation.
     """
 
-    __slots__ = ("__weakref__", "counted", "devices", "incomplete", "invalid")
-
-    def __init__(self, devices: tuple[tuple[DeviceModel, int], ...], pool: Pool) -> None:
-        self.devices = devices
-        self.counted = bool(pool.counters)
-        self.incomplete = pool.incomplete
-        self.invalid = bool(pool.invalid)
+    devices: tuple[tuple[DeviceModel, int], ...]
+    counted: bool
+    incomplete: bool
+    invalid: bool
 
 
 class PoolSignatures:
@@ -186,7 +185,7 @@ class PoolSignatures:
             if known is None:
                 reduced = models if attributes is None else map(self._representatives.setdefault, devices, models)
                 listed = tuple(zip(reduced, localities or (0,) * len(models), strict=True))
-                known = self._signatures[devices, localities, flags] = PoolSignature(listed, pool)
+                known = self._signatures[devices, localities, flags] = PoolSignature(listed, *flags)
             self._by_content[models, localities, flags] = known
         return known
 

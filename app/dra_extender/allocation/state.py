@@ -42,6 +42,8 @@ class Taken:
     """True for the first take of the device in the attempt: with admin access two claims can take it."""
     takes: Consumed | None = None
     """What the share consumes; None for a device that is not shared."""
+    consumed: Amounts | None = None
+    """What the attempt's shares of the device consumed before; None before the first one."""
     constraint_states: list[tuple[int, ConstraintState]] = field(default_factory=list)
     groups: list[tuple[int, Groups | None]] = field(default_factory=list)
 
@@ -67,7 +69,6 @@ class SearchState:
         self.groups = list(task.first_groups)
         self.constraint_states = [constraint.start for constraint in task.constraints]
         self.consumed: dict[int, Amounts] = {}
-        self.shares: dict[int, int] = {}
         self.charged = 0
 
     def blocked(self, option: RequestOption) -> int:
@@ -158,8 +159,8 @@ class SearchState:
                 self.constraint_states[index] = after
         if task.shareable & bit:
             taken.takes = task.suitability(device, option.ask.filter).takes or ()
-            self.shares[device] = self.shares.get(device, 0) + 1
-            sums = dict(self.consumed.get(device, NO_AMOUNTS))
+            taken.consumed = self.consumed.get(device)
+            sums = dict(taken.consumed or NO_AMOUNTS)
             for name, quantity in taken.takes:
                 sums[name] = sums.get(name, 0) + quantity.nano
             self.consumed[device] = sums
@@ -175,8 +176,10 @@ class SearchState:
         task, taken = self.task, self.taken.pop()
         device, option = taken.device, taken.option
         self.counts[option.claim] -= 1
-        if taken.takes is not None:
-            self._drop_share(taken)
+        if taken.consumed is not None:
+            self.consumed[device] = taken.consumed
+        elif taken.takes is not None:
+            del self.consumed[device]
         else:
             if taken.marked:
                 self.taken_mask &= ~(1 << device)
@@ -190,14 +193,3 @@ class SearchState:
                 self.groups[number] = in_use
             self.charged &= ~(1 << device)
         return taken
-
-    def _drop_share(self, taken: Taken) -> None:
-        device = taken.device
-        if self.shares[device] == 1:
-            del self.shares[device], self.consumed[device]
-            return
-        self.shares[device] -= 1
-        sums = dict(self.consumed[device])
-        for name, amount in taken.takes or ():
-            sums[name] -= amount.nano
-        self.consumed[device] = sums

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from functools import total_ordering
 from typing import Any, Final
 
 from dra_extender.limits import DIGITS_OF_QUANTITY
@@ -42,6 +43,7 @@ class Format(StrEnum):
     DECIMAL_EXPONENT = "DecimalExponent"
 
 
+@total_ordering
 class Quantity:
     """An exact amount in `nano` units.
 
@@ -150,15 +152,6 @@ class Quantity:
 
     def __lt__(self, other: object) -> bool:
         return self.nano < other.nano if isinstance(other, Quantity) else NotImplemented
-
-    def __le__(self, other: object) -> bool:
-        return self.nano <= other.nano if isinstance(other, Quantity) else NotImplemented
-
-    def __gt__(self, other: object) -> bool:
-        return self.nano > other.nano if isinstance(other, Quantity) else NotImplemented
-
-    def __ge__(self, other: object) -> bool:
-        return self.nano >= other.nano if isinstance(other, Quantity) else NotImplemented
 
     def __bool__(self) -> bool:
         return self.nano != 0
