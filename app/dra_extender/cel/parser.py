@@ -336,12 +336,14 @@ class _Parser:
 
 # Those of cel-go v0.26: parser/macro.go, ext/comprehensions.go, ext/bindings.go, ext/lists.go, cel/library.go.
 
-_ONE_VARIABLE: Final = {("all", 2), ("exists", 2), ("exists_one", 2), ("map", 2), ("map", 3), ("filter", 2)}
-_TWO_VARIABLES: Final = {
-    ("all", 3), ("exists", 3), ("existsOne", 3), ("exists_one", 3), ("transformList", 3), ("transformList", 4),
-    ("transformMap", 3), ("transformMap", 4), ("transformMapEntry", 3), ("transformMapEntry", 4),
+_MACROS: Final = {
+    ("all", 2): 1, ("exists", 2): 1, ("exists_one", 2): 1, ("filter", 2): 1, ("map", 2): 1, ("map", 3): 1,
+    ("optMap", 2): 1, ("optFlatMap", 2): 1, ("sortBy", 2): 1,
+    ("all", 3): 2, ("exists", 3): 2, ("existsOne", 3): 2, ("exists_one", 3): 2, ("transformList", 3): 2,
+    ("transformList", 4): 2, ("transformMap", 3): 2, ("transformMap", 4): 2, ("transformMapEntry", 3): 2,
+    ("transformMapEntry", 4): 2,
 }  # fmt: skip
-_UNWRAPPING: Final = {("optMap", 2), ("optFlatMap", 2)}
+"""By name and number of arguments: how many of these are variables."""
 _NO_LISTS: Final = (syntax.Literal, syntax.MapNode, syntax.Message)
 
 
@@ -360,20 +362,17 @@ def _function_or_macro(expression: str, name: Token, args: tuple[Expr, ...]) -> 
 def _method_or_macro(expression: str, name: Token, target: Expr, args: tuple[Expr, ...]) -> Expr:
     """The node of `target.name(args)`. Raises CelCompileError for arguments that a macro does not take."""
     form, offset = (name.text, len(args)), name.offset
-    if form in _ONE_VARIABLE or form in _UNWRAPPING:
-        return syntax.Macro(offset, name.text, target, (_variable(expression, args[0]),), args[1:])
-    if form in _TWO_VARIABLES:
-        first, second = _variable(expression, args[0]), _variable(expression, args[1])
-        if first == second:
-            raise CelCompileError(f"duplicate variable name: {first}", expression, args[1].offset)
-        return syntax.Macro(offset, name.text, target, (first, second), args[2:])
     if form == ("bind", 3) and isinstance(target, syntax.Ident) and target.name == "cel":
         return syntax.Macro(offset, "bind", args[1], (_variable(expression, args[0]),), args[2:])
-    if form == ("sortBy", 2):
-        if isinstance(target, _NO_LISTS):
-            raise CelCompileError("sortBy() needs a list", expression, target.offset)
-        return syntax.Macro(offset, "sortBy", target, (_variable(expression, args[0]),), args[1:])
-    return syntax.Call(offset, name.text, target, args)
+    count = _MACROS.get(form)
+    if count is None:
+        return syntax.Call(offset, name.text, target, args)
+    if name.text == "sortBy" and isinstance(target, _NO_LISTS):
+        raise CelCompileError("sortBy() needs a list", expression, target.offset)
+    variables = tuple([_variable(expression, argument) for argument in args[:count]])
+    if count == 2 and variables[0] == variables[1]:
+        raise CelCompileError(f"duplicate variable name: {variables[0]}", expression, args[1].offset)
+    return syntax.Macro(offset, name.text, target, variables, args[count:])
 
 
 def _variable(expression: str, node: Expr) -> str:

@@ -131,7 +131,7 @@ class Substitution:
         before = self._bound
         self._work.charge(1 + len(left) + len(before) // _COPIED)
         self._bound = dict(before)
-        if self._all_assignable(left, right):
+        if all(map(self._assignable, left, right)):
             return True
         self._bound = before
         return False
@@ -161,9 +161,6 @@ class Substitution:
         known[id(kind)] = found
         return found
 
-    def _all_assignable(self, left: tuple[Type, ...], right: tuple[Type, ...]) -> bool:
-        return all(map(self._assignable, left, right))
-
     def _assignable(self, left: Type, right: Type) -> bool:
         if left is right:
             return True
@@ -191,7 +188,7 @@ class Substitution:
                 left.kind == right.kind
                 and left.name == right.name
                 and len(left.params) == len(right.params)
-                and self._all_assignable(left.params, right.params)
+                and all(map(self._assignable, left.params, right.params))
             )
         return False
 
