@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.resource import ResourceSlice
+from dra_extender.api.resource import Device, ResourceSlice, ResourceSliceSpec
 from dra_extender.devices.models import DeviceList, declared_groups
 from dra_extender.devices.nodeselection import NodeSelection, NodeSelectorError
 from dra_extender.devices.pools import Pool
@@ -125,29 +125,22 @@ def _relevant(item: ResourceSlice, node: str, labels: Mapping[str, str], feature
         return False
     if spec.shared_counters and not features.is_1_37:
         return True
+    name = item.metadata.name
+    matched = _matches(spec, f"slice {name}", node, labels)
+    if matched is not None or not spec.per_device_node_selection:
+        return matched is True
+    # Stops at the first match, as upstream: an invalid selector after it is not an error.
+    return any(_matches(device, f"device {device.name} in slice {name}", node, labels) for device in spec.devices)
+
+
+def _matches(source: ResourceSliceSpec | Device, subject: str, node: str, labels: Mapping[str, str]) -> bool | None:
+    """As `NodeSelection.matches`. Raises GatherError."""
     try:
-        matched = NodeSelection(spec).matches(node, labels)
+        return NodeSelection(source).matches(node, labels)
     except NodeSelectorError as problem:
         raise GatherError(
-            f"gather pool information: failed to perform node selection for slice {item.metadata.name}: {problem}"
+            f"gather pool information: failed to perform node selection for {subject}: {problem}"
         ) from None
-    if matched is not None:
-        return matched
-    return bool(spec.per_device_node_selection) and _any_device_matches(item, node, labels)
-
-
-def _any_device_matches(item: ResourceSlice, node: str, labels: Mapping[str, str]) -> bool:
-    """Stops at the first match, as upstream: an invalid selector after it is not an error."""
-    for device in item.spec.devices:
-        try:
-            if NodeSelection(device).matches(node, labels):
-                return True
-        except NodeSelectorError as problem:
-            raise GatherError(
-                f"gather pool information: failed to perform node selection for device {device.name} "
-                f"in slice {item.metadata.name}: {problem}"
-            ) from None
-    return False
 
 
 def _assemble(

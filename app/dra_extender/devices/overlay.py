@@ -72,30 +72,31 @@ class Overlay:
 
     def _counting(self, plans: Iterable[Planned], counted: Callable[[Uses, Uses], Uses | None]) -> Overlay:
         """`counted` chooses the uses to count, from all uses of a plan and the free ones; None leaves out the plan."""
-        added, by_pool = dict(self._added), _Changed(self._by_pool)
+        added, by_pool = dict(self._added), dict(self._by_pool)
+        own: dict[PoolID, dict[Use, Mapping[str, Quantity]]] = {}
         shares = self._cluster.features.DRAConsumableCapacity
         for claim, allocation in plans:
             name = identity(claim)
             if name in added or self.is_decided(claim):
                 continue
             uses = uses_of(allocation, shares=shares)
-            free = {use: used for use, used in uses.items() if not self._is_taken(by_pool.pools, *use)}
+            free = {use: used for use, used in uses.items() if not self._is_taken(by_pool, *use)}
             found = counted(uses, free)
             if found is not None:
                 added[name] = found
-                by_pool.add(found)
+                _add(by_pool, own, found)
         if len(added) == len(self._added):
             return self
-        return Overlay(self._cluster, added, self._removed, self._nodes, by_pool.pools)
+        return Overlay(self._cluster, added, self._removed, self._nodes, by_pool)
 
     def without(self, claims: Iterable[ResourceClaim]) -> Overlay:
         """The state without these claims and their devices."""
         gone = {identity(claim) for claim in claims}
         added = {claim: uses for claim, uses in self._added.items() if claim not in gone}
-        by_pool = _Changed(_NONE)
-        for uses in added.values():
-            by_pool.add(uses)
-        return Overlay(self._cluster, added, self._removed | gone, self._nodes, by_pool.pools)
+        by_pool: dict[PoolID, dict[Use, Mapping[str, Quantity]]] = {}
+        for use, used in chain.from_iterable(uses.items() for uses in added.values()):
+            by_pool.setdefault(use[0][:2], {})[use] = used
+        return Overlay(self._cluster, added, self._removed | gone, self._nodes, by_pool)
 
     def with_nodes(self, nodes: Iterable[Node], slices: Iterable[ResourceSlice] = ()) -> Overlay:
         """The state with these additional nodes and their own slices. They also see the open slices. Raises ValueError
@@ -191,16 +192,10 @@ class Overlay:
         return found
 
 
-class _Changed:
-    """Uses by pool that change. A pool is copied once, when it changes."""
-
-    def __init__(self, before: Mapping[PoolID, Uses]) -> None:
-        self.pools: dict[PoolID, Uses] = dict(before)
-        self._own: dict[PoolID, dict[Use, Mapping[str, Quantity]]] = {}
-
-    def add(self, uses: Uses) -> None:
-        for use, used in uses.items():
-            pool = use[0][:2]
-            if pool not in self._own:
-                self.pools[pool] = self._own[pool] = dict(self.pools.get(pool, _NONE))
-            self._own[pool][use] = used
+def _add(pools: dict[PoolID, Uses], own: dict[PoolID, dict[Use, Mapping[str, Quantity]]], uses: Uses) -> None:
+    """Add uses by pool. A pool is copied once, when it changes: `own` has the copies."""
+    for use, used in uses.items():
+        pool = use[0][:2]
+        if pool not in own:
+            pools[pool] = own[pool] = dict(pools.get(pool, _NONE))
+        own[pool][use] = used
