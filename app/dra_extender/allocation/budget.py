@@ -15,13 +15,14 @@ Units of work are those of `dra_extender.cel.work`: about a microsecond each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, MutableMapping
+from collections.abc import Callable, Hashable, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, TypeVar
 
 from dra_extender.allocation.workerrequests import Answered, WorkerReplies, WorkerRequest
 from dra_extender.cel import Work
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 EVALUATING: Final = "selector is being evaluated"
@@ -42,6 +43,22 @@ class Deferred(Exception):
     """A worker has to answer first. The text is the reason, constant, for people. Keep the text, not the exception: a
     frame that holds the exception it raises again is a reference cycle.
     """
+
+
+def ask_all(ask: Callable[[S], T], items: Iterable[S]) -> list[T]:
+    """The answers about all items. Raises Deferred after each was asked, so that all requests to workers are deferred;
+    and what else `ask` raises.
+    """
+    found: list[T] = []
+    waiting = ""
+    for item in items:
+        try:
+            found.append(ask(item))
+        except Deferred as problem:
+            waiting = str(problem)
+    if waiting:
+        raise Deferred(waiting)
+    return found
 
 
 class WorkBudget:

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from dra_extender.allocation.budget import UNLIMITED, Deferred, TurnSpent, WorkBudget
+from dra_extender.allocation.budget import UNLIMITED, Deferred, TurnSpent, WorkBudget, ask_all
 from dra_extender.allocation.capacity import AmountError, Consumed, consumed
 from dra_extender.allocation.plan import Rule
 from dra_extender.allocation.requests import DeviceFilter
@@ -91,15 +91,10 @@ def candidates(view: NodeView, filter: DeviceFilter, budget: WorkBudget = UNLIMI
 def _candidates(view: NodeView, filter: DeviceFilter, budget: WorkBudget) -> Candidates:
     selected = collected = usable = 0
     failures: dict[int, EvaluationFailure] = {}
-    waiting = ""
     budget.spend(len(view.devices))
     bit = 1
-    for index, device in enumerate(view.devices):
-        try:
-            found = suitability(device.model, filter, budget)
-        except Deferred as deferred:
-            waiting = str(deferred)
-            continue
+    answers = ask_all(lambda device: suitability(device.model, filter, budget), view.devices)
+    for index, found in enumerate(answers):
         if found.selected:
             selected |= bit
             if found.takes is not None:
@@ -109,8 +104,6 @@ def _candidates(view: NodeView, filter: DeviceFilter, budget: WorkBudget) -> Can
         elif found.failure is not None:
             failures[index] = found.failure
         bit <<= 1
-    if waiting:
-        raise Deferred(waiting)
     for index, problem in view.unmatchable.items():
         if selected >> index & 1:
             failures[index] = EvaluationFailure("node", 0, problem)

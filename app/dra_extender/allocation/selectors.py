@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from dra_extender.allocation.budget import EVALUATING, Deferred, WorkBudget
+from dra_extender.allocation.budget import EVALUATING, WorkBudget, ask_all
 from dra_extender.allocation.requests import DeviceFilter
 from dra_extender.allocation.workerrequests import (
     CompileReply,
@@ -185,24 +185,19 @@ def filter_selectors(filter: DeviceFilter, budget: WorkBudget) -> tuple[FilterSe
     evaluate. Raises TurnSpent, and Deferred after all requests to workers were deferred.
     """
     filter.keep()
-    sources: tuple[tuple[SelectorSource, tuple[str, ...]], ...]
-    sources = ("class", filter.class_selectors), ("request", filter.selectors)
-    selectors: list[FilterSelector] = []
-    waiting = ""
-    for source, expressions in sources:
-        for index, text in enumerate(expressions):
-            selector = filter.begun.get((source, index))
-            try:
-                selector = selector or FilterSelector(source, index, text, compiled(text, filter, budget))
-            except Deferred as problem:
-                waiting = str(problem)
-                continue
-            selectors.append(selector)
-            if selector.is_local:
-                filter.begun[source, index] = selector
-    if waiting:
-        raise Deferred(waiting)
+    places: list[tuple[SelectorSource, int, str]]
+    places = [("class", index, text) for index, text in enumerate(filter.class_selectors)]
+    places += [("request", index, text) for index, text in enumerate(filter.selectors)]
+
+    def ready(place: tuple[SelectorSource, int, str]) -> FilterSelector:
+        known: FilterSelector | None = filter.begun.get(place)
+        found = known or FilterSelector(*place, compiled(place[2], filter, budget))
+        if found.is_local:
+            filter.begun[place] = found
+        return found
+
+    selectors = tuple(ask_all(ready, places))
     if all(selector.is_local for selector in selectors):
-        filter.compiled = tuple(selectors)
+        filter.compiled = selectors
         filter.begun = {}
-    return tuple(selectors)
+    return selectors

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 from weakref import WeakValueDictionary
 
-from dra_extender.allocation.budget import UNLIMITED, Deferred, WorkBudget
+from dra_extender.allocation.budget import UNLIMITED, WorkBudget, ask_all
 from dra_extender.allocation.requests import DeviceFilter
 from dra_extender.allocation.selectors import compiled
 from dra_extender.allocation.workerrequests import CompileReply
@@ -63,24 +63,13 @@ def reads_of(
     """What the selectors of filters and the constraints on these attributes (full names) read. Raises TurnSpent, and
     Deferred after all requests to workers were deferred.
     """
-    found: set[tuple[str, str]] = set()
-    everything = False
-    waiting = ""
-    for name in attributes:
-        domain, _, identifier = name.partition("/")
-        found.add((domain, identifier))
-    for filter in filters:
-        for expression in filter.class_selectors + filter.selectors:
-            try:
-                reads = _selector_reads(expression, filter, budget)
-            except Deferred as problem:
-                waiting = str(problem)
-                continue
-            everything = everything or reads is None
-            found |= reads or frozenset()
-    if waiting:
-        raise Deferred(waiting)
-    return None if everything else frozenset(found)
+    found = {(name.partition("/")[0], name.partition("/")[2]) for name in attributes}
+    selectors = [(text, filter) for filter in filters for text in (*filter.class_selectors, *filter.selectors)]
+    for reads in ask_all(lambda selector: _selector_reads(*selector, budget), selectors):
+        if reads is None:
+            return None
+        found |= reads
+    return frozenset(found)
 
 
 def _selector_reads(expression: str, filter: DeviceFilter, budget: WorkBudget) -> AttributeReads:

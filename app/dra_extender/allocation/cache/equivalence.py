@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from dra_extender.allocation.budget import UNLIMITED, Deferred, WorkBudget
+from dra_extender.allocation.budget import UNLIMITED, Deferred, WorkBudget, ask_all
 from dra_extender.allocation.requests import REMEMBERED_BYTES, DeviceFilter, PreparedClaims
 from dra_extender.allocation.selection import suitability
 from dra_extender.allocation.signatures import PoolSignature, PoolSignatures
@@ -247,16 +247,12 @@ class EquivalenceKeys:
         """
         if self.reads.size > REMEMBERED_BYTES:
             self._devices.prepare((model for model, _ in signature.devices), budget)
-        found: list[tuple[int, int, int, bool]] = []
-        waiting = ""
-        for index, (model, locality) in enumerate(signature.devices):
-            try:
-                device = self._devices.of(model, budget)
-            except Deferred as problem:
-                waiting = str(problem)
-                continue
-            if device != NOT_SELECTED:
-                found.append((index, device, locality, bool(model.traits.consumes)))
-        if waiting:
-            raise Deferred(waiting)
-        return tuple(found)
+        numbers = ask_all(lambda device: self._devices.of(device[0], budget), signature.devices)
+        devices = enumerate(zip(signature.devices, numbers, strict=True))
+        return tuple(
+            [
+                (index, number, locality, bool(model.traits.consumes))
+                for index, ((model, locality), number) in devices
+                if number != NOT_SELECTED
+            ]
+        )
