@@ -208,13 +208,10 @@ def clause_tallies(ask: Ask, view: NodeView, masks: Mapping[Rule, int], budget: 
     """Tallies of the request's selectors over the devices of the class. If the class selects no device: tallies of the
     class's selectors over all devices.
     """
-    filter = ask.filter
-    everything = masks.get("class", 0).bit_count() == len(view.devices)
-    if everything:
-        yield from _clauses_of("class", filter.class_selectors, filter, _models(view, view.all), budget)
-    else:
-        mask = view.all & ~masks.get("class", 0)
-        yield from _clauses_of("request", filter.selectors, filter, _models(view, mask), budget)
+    filter, others = ask.filter, masks.get("class", 0)
+    if others.bit_count() == len(view.devices):
+        return _clauses_of("class", filter.class_selectors, filter, _models(view, view.all), budget)
+    return _clauses_of("request", filter.selectors, filter, _models(view, view.all & ~others), budget)
 
 
 def _models(view: NodeView, mask: int) -> Sequence[tuple[DeviceModel, int]]:

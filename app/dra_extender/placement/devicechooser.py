@@ -67,11 +67,8 @@ class Topology:
 
     def distance(self, devices: int) -> int:
         """In how many groups too many these devices are: 0 when they are all close."""
-        touched: dict[str, int] = {}
-        for group in self.groups:
-            if group.devices & devices:
-                touched[group.kind] = touched.get(group.kind, 0) + 1
-        return sum(touched.values()) - len(touched)
+        touched = [group.kind for group in self.groups if group.devices & devices]
+        return len(touched) - len(set(touched))
 
     def unfragmented(self, free: int) -> float:
         """How much of the groups is left in one piece, when these devices are free."""
@@ -180,12 +177,8 @@ class DeviceChooser:
     def _mask(self, allocations: Iterable[AllocationResult]) -> int:
         """The devices of the node that these allocations name."""
         bits = self._view.bits
-        found = 0
-        for allocation in allocations:
-            for result in allocation.devices.results:
-                if (bit := bits.get(result.id)) is not None:
-                    found |= 1 << bit
-        return found
+        devices = {result.id for allocation in allocations for result in allocation.devices.results}
+        return sum(1 << bits[device] for device in devices if device in bits)
 
     def _costs(self, prepared: PreparedClaims, view: NodeView) -> Mapping[int, Cost]:
         """By bit, of the devices that a request may have. Devices that leave the same cost the same."""
