@@ -1,4 +1,4 @@
-"""What shadow mode predicts of a policy, beside what the policy does: are as many GPUs in use?
+"""Compares what shadow mode predicts of a policy with what the policy does: are as many GPUs in use?
 
 In one cluster the model of kube-scheduler places the pods with `first-fit`, and the record of shadow mode has the
 policy. In the other one the same pods come in the same order, and the policy places them, as `bench.placement` measures

@@ -72,7 +72,7 @@ CONTAINER: Final = {"resources": {"requests": {"cpu": "8"}}}
 
 
 def gpu_pod(name: str, scheduler: str = "default-scheduler") -> dict[str, Any]:
-    """With a device that is not the team's."""
+    """It requests one device of the class `gpu`, which the team does not use."""
     return pod(name, scheduler, resourceClaims=CLAIMS, container=CONTAINER)
 
 
@@ -165,7 +165,7 @@ class Adopter:
         return dict(json.loads(answer.output))
 
     def create(self, document: dict[str, Any], *more: str) -> Answer:
-        """As somebody in the cluster does; it may be refused."""
+        """As a user creates it. The API server may refuse it."""
         (self._folder / "created.yaml").write_text(yaml.safe_dump(document))
         return self.reader.answers(Command(" ".join(("kubectl create -f created.yaml", *more))))[0]
 

@@ -10,7 +10,7 @@ from tests.e2e.deploymentnode import pump
 
 
 class Egress:
-    """`here`: the port on loopback that stands for a port of the pods; 0: nobody listens."""
+    """`here`: the port on loopback for a port of the pods; 0 without a process."""
 
     def __init__(self, here: Callable[[int], int]) -> None:
         self._here = here
