@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 ErrorPlace = Literal[
     "bind", "verb", "chores", "inventory", "object", "watch", "credentials", "metrics", "controller",
-    "apiserver", "workers", "diagnosis", "feed", "shadow", "expander",
+    "apiserver", "workers", "diagnosis", "feed", "shadow", "expander", "provisioning",
 ]  # fmt: skip
 
 PLACES: Final[dict[ErrorPlace, str]] = {
@@ -32,6 +32,7 @@ PLACES: Final[dict[ErrorPlace, str]] = {
     "diagnosis": "diagnosing a pending pod; repeated after its next refusal",
     "feed": "updating the page; repeated at the next update",
     "shadow": "recording an event in shadow mode; the record may differ from the cluster",
+    "provisioning": "comparing ProvisioningRequests with gangs; repeated after a pause",
     "expander": "a call of the expander; cluster-autoscaler keeps all node groups",
 }
 """Where the process continues after an unexpected error, and what happens to the work."""

@@ -29,6 +29,7 @@ COMBINATIONS: dict[str, Combination] = {
     "with policies": ((".", "policies"), (), {"policy": {"action": "Deny"}}),
     "shadow mode": (("shadow",), (), {"mode": "shadow"}),
     "with preemption": ((".",), ("preemption",), {"settings": {"preemption": "on"}}),
+    "with requests": ((".",), ("provisioning",), {"settings": {"provisioning_requests": True}}),
 }
 OF_HELM = re.compile(r"app\.kubernetes\.io/(instance|version|managed-by|part-of)|helm\.sh/chart|checksum/.*")
 """Labels and annotations that only a release has."""

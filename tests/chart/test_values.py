@@ -107,6 +107,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "stock without nodes": ({**STOCK, "nodes": []}, "nodes={control-plane-1,control-plane-2}"),
     "stock without addresses": ({**STOCK, "networkPolicy": {}}, "networkPolicy.schedulerCIDRs={10.0.0.1/32}"),
     "advisor without addresses": ({"mode": "advisor"}, "or networkPolicy.enabled=false"),
+    "an advisor that asks for nodes": (
+        ADVISOR | {"settings": {"provisioning_requests": True}},
+        "modes advisor and shadow",
+    ),
     "an advisor that evicts": (ADVISOR | {"settings": {"preemption": "on"}}, "Set settings.preemption=advise"),
     "an advisor with a policy": (ADVISOR | {"policy": {"action": "Deny"}}, "Set policy.action=None"),
     "an issuer for nobody": ({"certificates": {"issuerRef": {"name": "a"}}}, "Set certificates.source=certManager"),
@@ -206,6 +210,7 @@ def test_the_service_takes_the_settings_that_are_made_of_values(
     [
         {"preemption": "advise"},
         {"preemption": "on"},
+        {"provisioning_requests": True},
         {"nominate": "never"},
         {"feature_gates": "DRAExtendedResource=false"},
         {"feature_gates": "DRAAdminAccess=true,DRAExtendedResource=false", "nominate": "never"},
@@ -217,7 +222,7 @@ def test_each_mode_has_exactly_the_permissions_that_the_service_needs(
     helm: Helm, values: dict[str, Any], settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads = values in (ADVISOR, SHADOW)
-    if reads and settings.get("preemption") == "on":
+    if reads and (settings.get("preemption") == "on" or settings.get("provisioning_requests")):
         return  # refused
     documents = helm.render({**values, "settings": settings})
     wanted = needed_by(loaded(documents, monkeypatch))

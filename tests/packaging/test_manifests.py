@@ -79,9 +79,12 @@ WITHOUT: dict[str, dict[str, Any]] = {
     "rbac/extended-resources.yaml": {"feature_gates": "DRAExtendedResource=false"},
     "rbac/insight.yaml": {"insight_authorization": False},
     "preemption/permissions.yaml": {"preemption": "off"},
+    "provisioning/permissions.yaml": {"provisioning_requests": False},
 }
 """The file with the permissions of each feature, and the setting that makes it unnecessary."""
-EVERYTHING = {"preemption": "on", "insight_authorization": True, "leader_election": True}
+EVERYTHING = {
+    "preemption": "on", "provisioning_requests": True, "insight_authorization": True, "leader_election": True,
+}  # fmt: skip
 
 
 def granted_by(*files: str) -> set[str]:
@@ -107,11 +110,15 @@ def test_the_policy_for_pods_allows_the_conditions_that_the_service_writes() -> 
     assert sorted(variables["conditions"]) == sorted([PREEMPTING, RELEASED, TARGET])
 
 
-def test_the_component_for_preemption_allows_what_it_needs_and_switches_it_on() -> None:
-    assert granted_by("preemption/permissions.yaml") >= asked_for(preemption="on") - asked_for(preemption="off")
-    (kustomization,) = documents("preemption/kustomization.yaml")
+@pytest.mark.parametrize(
+    ("folder", "setting", "value"),
+    [("preemption", "preemption", "on"), ("provisioning", "provisioning_requests", "true")],
+)
+def test_a_component_allows_what_it_needs_and_switches_it_on(folder: str, setting: str, value: str) -> None:
+    assert granted_by(f"{folder}/permissions.yaml") >= asked_for(**{setting: value}) - asked_for()
+    (kustomization,) = documents(f"{folder}/kustomization.yaml")
     (added,) = yaml.safe_load(kustomization["patches"][0]["patch"])
-    assert added["value"] == {"name": "DRA_EXTENDER_PREEMPTION", "value": "on"}
+    assert added["value"] == {"name": f"DRA_EXTENDER_{setting.upper()}", "value": value}
 
 
 def test_the_settings_can_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:

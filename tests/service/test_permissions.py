@@ -44,6 +44,8 @@ WRITING = {"patch resourceclaims/status", "create pods/binding", "patch pods/sta
         ({"preemption": "on"}, PREEMPTING | {"list poddisruptionbudgets"}, set()),
         ({"preemption": "advise"}, {"watch poddisruptionbudgets"}, PREEMPTING),
         ({"preemption": "off"}, READING, PREEMPTING | {"watch poddisruptionbudgets"}),
+        ({"provisioning_requests": True}, {"patch podtemplates", "delete provisioningrequests"}, set()),
+        ({}, WRITING, {"patch podtemplates", "list provisioningrequests"}),
         ({"feature_gates": "DRAExtendedResource=true"}, {"delete resourceclaims"}, set()),
         ({"feature_gates": "DRAExtendedResource=false"}, WRITING, {"delete resourceclaims"}),
     ],

@@ -89,6 +89,8 @@ def test_what_is_printed_gives_the_same_settings_when_it_is_read(tmp_path: Path)
             {"expander_listen": "127.0.0.1:1", "tls_cert": "a.crt", "tls_key": "a.key"},
             "expander_listen needs tls_cert, and tls_client_ca or expander_any_client",
         ),
+        ({"provisioning_requests": True, "diagnose": False}, "provisioning_requests needs diagnose"),
+        ({"provisioning_requests": True, "mode": "shadow"}, "and a service that binds"),
         ({"expander_listen": "127.0.0.1"}, "'127.0.0.1' is not host:port"),
         ({"allowed_clients": " ,"}, "allowed_clients contains no name"),
         ({"allowed_clients": "dra-scheduler"}, "allowed_clients needs tls_client_ca"),

@@ -81,6 +81,12 @@ EXTENDED_RESOURCES: Final = tuple(
     Permission(verb, GROUP, "resourceclaims", "place pods with extended resources") for verb in ("create", "delete")
 )
 """What bind needs for pods that ask for devices by the name of an extended resource."""
+PROVISIONING: Final = (
+    *(Permission(verb, "", "podtemplates", "ask for nodes", optional=True) for verb in ("create", "patch")),
+    *(Permission(verb, "autoscaling.x-k8s.io", "provisioningrequests", "ask for nodes", optional=True)
+      for verb in ("list", "create", "delete")),
+)  # fmt: skip
+"""What `provisioning_requests` needs."""
 READERS: Final = tuple(
     Permission("create", f"{group}.k8s.io", resource, "find out who may read insight")
     for group, resource in (("authentication", "tokenreviews"), ("authorization", "subjectaccessreviews"))

@@ -76,6 +76,8 @@ class Diagnoses:
     _view: View
     _refused: Callable[[], Mapping[str, int]]
     _report: Report
+    observe: Callable[[Pod, Diagnosis], object] = lambda *_: None
+    """Called with each pod that was diagnosed, and the whole diagnosis."""
     clock: Callable[[], float] = time.monotonic
     _pods: LRUCache[str, _Diagnosed] = field(default_factory=lambda: LRUCache(REMEMBERED))
     _lacking_since: LRUCache[str, float] = field(default_factory=lambda: LRUCache(REMEMBERED))
@@ -195,6 +197,7 @@ class Diagnoses:
         first, generations = pods[0], [self._generation(pod) or 0 for pod in pods]
         home, config = first.metadata.namespace, self._view.config
         whole = yield from diagnosing(self._view, first)
+        self.observe(first, whole)
         found = redacted(whole, config.reader(home))
         event = event_of(found)
         shared = event is None or not names_itself(first, event.note, found.rule)

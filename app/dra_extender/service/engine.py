@@ -42,6 +42,7 @@ from dra_extender.service.audit import AllocationAudit
 from dra_extender.service.devicemetrics import DeviceMetrics
 from dra_extender.service.diagnoses import Diagnoses
 from dra_extender.service.process import ProcessMemory
+from dra_extender.service.provisioning import ProvisioningRequests
 from dra_extender.service.settings import Settings
 from dra_extender.service.shadow import ShadowRecord
 from dra_extender.unexpected import unexpected
@@ -115,7 +116,10 @@ class Engine:
         self.shadow: ShadowRecord | None = None
         violations, reader = self.cluster.ledger.parts_of_violations, settings.config.reader
         self.audit = AllocationAudit(violations, self.cluster.claim, self._report_violation, reader)
-        self.diagnoses = Diagnoses(self.extender.view, lambda: self.extender.requeue.pods, self._report_waiting)
+        view, refused = self.extender.view, lambda: self.extender.requeue.pods
+        self.provisioning = ProvisioningRequests(client, view, lambda: self._leading)
+        self._provisions = settings.provisioning_requests
+        self.diagnoses = Diagnoses(view, refused, self._report_waiting, self.provisioning.diagnosed)
         self.device_metrics = DeviceMetrics(self.extender.view, self.diagnoses.pending, self.diagnoses.rule)
         self._diagnose = settings.diagnose and settings.writes
         self._known = asyncio.Event()
@@ -169,6 +173,8 @@ class Engine:
         yield self._once_known(self.device_metrics.run)
         if self._diagnose:
             yield self.diagnoses.run()
+        if self._provisions:
+            yield self._once_known(self.provisioning.run)
         yield self._memory.trim()
 
     @property

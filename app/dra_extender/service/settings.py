@@ -171,8 +171,7 @@ class Settings(BaseSettings):
         "(docs/placement.md); annotations of pods and device classes override it",
     )
     placement_only_chosen: bool = Field(
-        False,
-        description="filter offers only the node that the policy chose, so kube-scheduler's own scores have no effect",
+        False, description="filter offers only the node that the policy chose: other scores have no effect"
     )
     preemption: PreemptionMode = _scheduling(
         "preemption",
@@ -202,17 +201,16 @@ class Settings(BaseSettings):
         "deallocate",
         "clear unused allocations that keep a pod from being scheduled; needs percentageOfNodesToScore: 100",
     )
-    diagnose: bool = Field(
-        True, description="report in an event on each refused pod why it waits and what would help (docs/insight.md)"
+    diagnose: bool = Field(True, description="events on refused pods: why they wait, what would help (docs/insight.md)")
+    provisioning_requests: bool = Field(
+        False, description="ask cluster-autoscaler for the nodes that a waiting gang lacks (docs/autoscaling.md)"
     )
     event_names: EventNames = _scheduling(
         "event_names",
         "names of pods and claims in events, and in answers to users of one namespace: own, those of the namespace and "
         "numbers of others; or all",
     )
-    bind_timeout: Seconds = _scheduling(
-        "bind_timeout", "seconds for a bind; keep it below the scheduler's httpTimeout for bind"
-    )
+    bind_timeout: Seconds = _scheduling("bind_timeout", "seconds for a bind, less than the scheduler's httpTimeout")
     binding_conditions_timeout: Seconds = _scheduling(
         "binding_conditions_timeout", "seconds that devices may take to become ready for a pod"
     )
@@ -239,6 +237,7 @@ class Settings(BaseSettings):
     def _check(self) -> Self:
         """Raises ValueError for settings that cannot be used together."""
         open_to_all = self.expander_listen and not (self.tls_cert and (self.tls_client_ca or self.expander_any_client))
+        asks_in_vain = self.provisioning_requests and not (self.diagnose and self.writes)
         for broken, problem in (
             (bool(self.tls_cert) != bool(self.tls_key), "tls_cert and tls_key belong together: set both or none"),
             (self.tls_client_ca and not self.tls_cert, "tls_client_ca needs tls_cert and tls_key"),
@@ -255,6 +254,7 @@ class Settings(BaseSettings):
                 self.preemption == "on" and not self.writes,
                 "preemption on needs a service that binds: in modes advisor and shadow it can be advise or off",
             ),
+            (asks_in_vain, "provisioning_requests needs diagnose, and a service that binds"),
             (self.shutdown_linger >= self.shutdown_grace, "shutdown_grace must exceed shutdown_linger"),
             (
                 not self.lease_duration > self.renew_deadline > self.retry_period,

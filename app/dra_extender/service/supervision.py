@@ -216,6 +216,7 @@ def needed(settings: Settings, served: Served) -> tuple[access.Permission, ...]:
             permissions += access.EXTENDED_RESOURCES
         if settings.preemption == "on":
             permissions += (access.PREEMPTION,)
+        permissions += access.PROVISIONING if settings.provisioning_requests else ()
     if settings.leader_election:
         permissions += access.permissions_for_lease(settings.namespace, settings.lease_name)
     if settings.insight_authorization:

@@ -75,6 +75,9 @@
 {{- if and $reads (eq (include "dra-extender.preemption" .) "on") -}}
 {{- fail "settings.preemption: modes advisor and shadow evict no pods. Set settings.preemption=advise, or mode=secondary or stock." -}}
 {{- end -}}
+{{- if and $reads (eq (toString (get .Values.settings "provisioning_requests")) "true") -}}
+{{- fail "settings.provisioning_requests: modes advisor and shadow place no pods. Remove it, or set mode=secondary or stock." -}}
+{{- end -}}
 {{- if and $reads (eq .Values.policy.action "Deny") -}}
 {{- fail "policy.action: in modes advisor and shadow the in-tree plugin allocates, and Deny would reject its pods. Set policy.action=None." -}}
 {{- end -}}
