@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from dra_extender.api.core import MIRROR, Pod, requested
+from dra_extender.api.core import Pod, requested
 from dra_extender.api.decoding import convert, to_builtins
 from dra_extender.api.events import Removed
 from dra_extender.api.resource import EXTENDED_RESOURCE_CLASS_PREFIX as IMPLICIT
@@ -27,7 +27,7 @@ from dra_extender.api.resource import DeviceClass
 from dra_extender.insight.devicereport.listing import reporting
 from dra_extender.insight.requests import InvalidRequestError
 from dra_extender.insight.whatif.clustercopy import MOST_NODES, ClusterCopy, Placed, Placing, copied
-from dra_extender.insight.whatif.whatif import by_priority
+from dra_extender.insight.whatif.whatif import by_priority, is_tied
 from dra_extender.insight.why.waiting import pending_pods
 from dra_extender.plaintext import counted
 from dra_extender.scheduling.claims import known_claims
@@ -203,12 +203,12 @@ class _Switching:
             ranked = sorted(self._left, key=lambda name: (len(copy.tenants.on(name)), name))
             for number, name in enumerate((*ranked, ranked[0]), start=1):
                 node, before = copy.cluster.nodes[name], dict(self.places)
-                pods = [pod for pod in copy.tenants.on(name) if copy.view.uses_devices(pod) or not _is_tied(pod)]
+                pods = [pod for pod in copy.tenants.on(name) if copy.view.uses_devices(pod) or not is_tied(pod)]
                 claims = [claim for pod in pods for claim in known_claims(pod, copy.cluster.ledger)]
                 for pod in pods:
                     copy.evict(pod)
                 copy.cluster.apply(Removed.of(node))
-                waits = yield from self.place(pod for pod in pods if not _is_tied(pod))
+                waits = yield from self.place(pod for pod in pods if not is_tied(pod))
                 if not waits or number > len(ranked) or self._tried >= MOST_NODES:
                     break
                 yield from copy.revert()
@@ -218,22 +218,16 @@ class _Switching:
                     copy.put_pod(pod)
                 copy.put(node)
                 self.places = before
-            users = [pod for pod in pods if copy.view.uses_devices(pod) and not _is_tied(pod)]
+            users = [pod for pod in pods if copy.view.uses_devices(pod) and not is_tied(pod)]
             moves = {pod.metadata.key: target for pod in users if (target := self.places[pod.metadata.uid].node)}
             provided, keys = self._left.pop(name), tuple(pod.metadata.key for pod in waits)
             order.append(Switch(name, moves, keys, "" if provided else "DRA driver"))
             rest = {key: amount for key, amount in node.status.allocatable.items() if key not in provided}
             copy.put(replace(node, status=replace(node.status, allocatable=rest)))
-            yield from self.place([pod for pod in pods if _is_tied(pod)], name)
+            yield from self.place([pod for pod in pods if is_tied(pod)], name)
             again = (*waits, *(yield from pending_pods(copy.view)))
             yield from self.place({pod.metadata.uid: pod for pod in again}.values())
         return tuple(order)
-
-
-def _is_tied(pod: Pod) -> bool:
-    """The pod comes back on its node: a drain skips it, or its DaemonSet creates it again."""
-    owner = pod.metadata.controller
-    return MIRROR in pod.metadata.annotations or (owner is not None and owner.kind == "DaemonSet")
 
 
 def _workloads(

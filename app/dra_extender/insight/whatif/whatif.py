@@ -214,13 +214,16 @@ def _concerned(view: View, changes: Changes) -> Turns[tuple[list[Pod], list[Pod]
         if pod.metadata.key in without:
             deleted.append(pod)
         elif pod.spec.node_name in drained and not pod.finished:
-            owner = pod.metadata.controller
-            tied = MIRROR in pod.metadata.annotations or (owner is not None and owner.kind == "DaemonSet")
-            leaves = tied or pod.metadata.deletion_timestamp
-            (deleted if leaves else displaced).append(pod)
+            (deleted if is_tied(pod) or pod.metadata.deletion_timestamp else displaced).append(pod)
         if number % _PODS == 0:
             yield
     return sorted(waiting, key=by_priority), sorted(displaced, key=by_priority), deleted
+
+
+def is_tied(pod: Pod) -> bool:
+    """The pod comes back on its node: a drain skips it, or its DaemonSet creates it again."""
+    owner = pod.metadata.controller
+    return MIRROR in pod.metadata.annotations or (owner is not None and owner.kind == "DaemonSet")
 
 
 def by_priority(pod: Pod) -> tuple[int, str]:
