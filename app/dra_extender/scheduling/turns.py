@@ -90,11 +90,10 @@ def query_budgets(replies: WorkerReplies, config: SchedulingConfig, *, limited: 
 
 
 class QueryBudget:
-    """The budget of one question. `trials`: hypothetical decisions made. `nodes`: nodes read. `work`: units charged."""
+    """The budget of one question. `trials`: hypothetical decisions made. `work`: units charged."""
 
     def __init__(self, view: View) -> None:
         self.trials = 0
-        self.nodes = 0
         self.work = 0
         self.complete = True
         """False when the budget ended before the question was answered completely."""
@@ -102,18 +101,12 @@ class QueryBudget:
         self._budgets = view.budgets()
         self._turn_work = 0
 
-    def must_yield(self, units: int) -> bool:
-        """Charge work that is done, or known to be small. True when the turn is over: the caller yields."""
+    def charge(self, units: int) -> Turns[None]:
+        """Charge work that is done, or known to be small, and yield when the turn is over."""
         self.work += units
         self._turn_work += units
-        if self._turn_work < TURN_WORK:
-            return False
-        self._turn_work = 0
-        return True
-
-    def charge(self, units: int) -> Turns[None]:
-        """As `must_yield`, and yield when that is due."""
-        if self.must_yield(units):
+        if self._turn_work >= TURN_WORK:
+            self._turn_work = 0
             yield
 
     def spent(self) -> bool:
@@ -125,20 +118,19 @@ class QueryBudget:
 
     def turn(self, decide: Callable[[View], T]) -> Turns[T | None]:
         """The decision in turns; None when a worker has to answer first."""
-        due = False
+        used = 0
+        found: T | None = None
 
-        def charged(budget: WorkBudget) -> T:
-            nonlocal due
+        def decided(budget: WorkBudget) -> T:
+            nonlocal used
             try:
                 return decide(self._view.with_budget(budget))
             finally:
-                due = self.must_yield(budget.used)
+                used += budget.used
 
         try:
-            found = yield from in_turns(self._budgets, charged)
+            found = yield from in_turns(self._budgets, decided)
         except Deferred:
             self.complete = False
-            return None
-        if due:
-            yield
+        yield from self.charge(used)
         return found

@@ -28,7 +28,7 @@ from dra_extender.insight.snapshot import nodes_like, opened
 from dra_extender.insight.whatif.clustercopy import MOST_NODES, ClusterCopy, Placed, Placing, copied
 from dra_extender.insight.why.waiting import pending_pods
 from dra_extender.plaintext import counted
-from dra_extender.scheduling.turns import Turns
+from dra_extender.scheduling.turns import QueryBudget, Turns
 from dra_extender.scheduling.view import View
 
 MOST_ADDED: Final = 100
@@ -148,8 +148,8 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
 
 MOST_PODS: Final = 500
 """Pods that are placed at most."""
-_PODS: Final = 1_000
-"""Pods that are sorted in one turn."""
+SORTED: Final = 5
+"""Units of work per pod of the cluster."""
 
 
 def simulating(
@@ -209,14 +209,13 @@ def simulating(
 def _concerned(view: View, changes: Changes) -> Turns[tuple[list[Pod], list[Pod], list[Pod]]]:
     """Pending pods that use devices, by priority; pods that need another node, by priority; pods that are deleted."""
     waiting, displaced, deleted = (yield from pending_pods(view)), list[Pod](), list[Pod]()
-    without, drained = frozenset(changes.without_pods), frozenset(changes.drain)
-    for number, pod in enumerate(view.pods, start=1):
+    without, drained, budget = frozenset(changes.without_pods), frozenset(changes.drain), QueryBudget(view)
+    for pod in view.pods:
         if pod.metadata.key in without:
             deleted.append(pod)
         elif pod.spec.node_name in drained and not pod.finished:
             (deleted if is_tied(pod) or pod.metadata.deletion_timestamp else displaced).append(pod)
-        if number % _PODS == 0:
-            yield
+        yield from budget.charge(SORTED)
     return sorted(waiting, key=by_priority), sorted(displaced, key=by_priority), deleted
 
 

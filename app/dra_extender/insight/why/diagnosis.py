@@ -37,7 +37,6 @@ from dra_extender.scheduling.view import View
 ADMIN_LABEL = "resource.kubernetes.io/admin-access"
 """The API server accepts claims with admin access only in namespaces with this label."""
 EXAMPLES = 5
-PODS = 1_000
 MOST_ATTRIBUTES = 16
 NAMES: Final = 4  # nodes whose labels are read in a unit of work
 CLASSES: Final = 8
@@ -67,13 +66,8 @@ def diagnosing(
         return _bound(simulated)
     budget = QueryBudget(simulated.view)
     if tenants is None:
-        pods = list(view.pods)
-        for start in range(0, len(pods), PODS):
-            portion = pods[start : start + PODS]
-            for each in portion:
-                if budget.must_yield(living.put(each)):
-                    yield
-            yield from budget.charge(1 + len(portion) // 2)
+        for each in list(view.pods):
+            yield from budget.charge(1 + living.put(each))
     known = sorted(view.cluster.nodes) if names is None else list(names)
     nodes = yield from group_nodes(simulated, known, budget, _attributes(simulated))
     whole = of_pod(simulated)

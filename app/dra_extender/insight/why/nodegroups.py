@@ -72,8 +72,10 @@ class NodeGroups:
         """Decides on all pods of a gang: the pod and its `mates`. None for other pods."""
         self.mates: Sequence[Pod] = ()
         self._bound_claims = _bound_claims(pod)
-        self._alike: list[list[list[str]]] | None = None
-        """Per group, lists of nodes that differ only in their names. None until `_alike_nodes` computes it."""
+        self._numbers: dict[Hashable, int] = {}
+        """By `_kind`."""
+        self._kinds: dict[str, int] = {}
+        """The numbers of nodes that a changed pod was tried on: equal for nodes that differ only in their names."""
         self._free = [[name for name in group if not obstacles[name]] for group in groups]
 
     def fit(self, changed: SimulatedPod, budget: QueryBudget, only: Sequence[str] = ()) -> Turns[Fit | None]:
@@ -107,8 +109,7 @@ class NodeGroups:
                 affected.append(name)
         found = [(name, 1) for name in affected[:GROUPS]]
         same = changed.pod is self.pod.pod and _bound_claims(changed) == self._bound_claims
-        alike = self._alike or [[]] * len(self.groups) if same else (yield from self._alike_nodes(budget))
-        for group, free in zip(alike, self._free, strict=True):
+        for group, free in zip(self.groups, self._free, strict=True):
             if same:
                 left = [name for name in free if name not in apart] if apart else free
                 yield from budget.charge(1 + len(apart) + (len(free) // NAMES if apart else 0))
@@ -121,35 +122,27 @@ class NodeGroups:
         return found
 
     def _free_of(
-        self, changed: SimulatedPod, group: Sequence[Sequence[str]], apart: Set[str], budget: QueryBudget
+        self, changed: SimulatedPod, group: Sequence[str], apart: Set[str], budget: QueryBudget
     ) -> Turns[list[str]]:
-        """The nodes of the group that have no obstacles for the changed pod, without those in `apart`."""
+        """The nodes of the group that have no obstacles for the changed pod, without those in `apart`. Of nodes that
+        differ only in their names, one is compared.
+        """
         left: list[str] = []
-        for lot in group:
-            for part in [[name] for name in lot] if changed.wants.by_name else [lot]:
-                names = [name for name in part if name not in apart] if apart else part
-                if not names:
-                    continue
-                yield from budget.charge(changed.cost_of(names[0]) + len(part) // NAMES)
+        is_free: dict[Hashable, bool] = {}
+        yield from budget.charge(len(group) // NAMES)
+        for name in group:
+            if name not in self._kinds:
+                self._kinds[name] = self._numbers.setdefault(self._kind(name), len(self._numbers))
+                yield from budget.charge(NODE)
+            kind = name if changed.wants.by_name else self._kinds[name]
+            if name not in apart and kind not in is_free:
+                yield from budget.charge(changed.cost_of(name))
                 if budget.spent():
-                    return left
-                if self._is_free(changed, names[0]):
-                    left.extend(names)
+                    break
+                is_free[kind] = self._is_free(changed, name)
+            if name not in apart and is_free[kind]:
+                left.append(name)
         return left
-
-    def _alike_nodes(self, budget: QueryBudget) -> Turns[list[list[list[str]]]]:
-        """`_alike`. The first call computes it."""
-        if self._alike is None:
-            found: list[list[list[str]]] = []
-            for group in self.groups:
-                lots: dict[Hashable, list[str]] = {}
-                for name in group:
-                    lots.setdefault(self._kind(name), []).append(name)
-                    if budget.must_yield(NODE):
-                        yield
-                found.append(list(lots.values()))
-            self._alike = found
-        return self._alike
 
     def _kind(self, name: str) -> Hashable:
         """Everything that obstacles depend on, except the node's name and host name."""
@@ -206,13 +199,11 @@ def group_nodes(
         for name in portion:
             node = pod.snapshot.node(name)
             if node is not None:
-                if budget.must_yield(pod.cost_of(name)):
-                    yield
+                yield from budget.charge(pod.cost_of(name))
                 obstacles[name] = tuple(islice(pod.obstacles(node), OBSTACLES))
                 for resource, amount in pod.wants.left(node, pod.snapshot.tenants.used(name)[0]):
                     left.setdefault(resource, set()).add(amount)
                 groups.setdefault(keys.get(name, name), []).append(name)
-        budget.nodes += len(portion)
         yield
     return NodeGroups(pod, sorted(groups.values(), key=len, reverse=True), obstacles, left)
 
@@ -254,8 +245,7 @@ def node_groups(nodes: NodeGroups, budget: QueryBudget) -> Turns[list[NodeGroup]
             members.setdefault(key, []).append(name)
             if outcome is not None:
                 outcomes.setdefault(key, outcome)
-            if budget.must_yield(1 + len(nodes.obstacles[name]) // 4):
-                yield
+            yield from budget.charge(1 + len(nodes.obstacles[name]) // 4)
     found: list[NodeGroup] = []
     for members_key, names in members.items():
         found.append((yield from _group(nodes, names, outcomes.get(members_key), budget)))
@@ -332,8 +322,7 @@ def _common_obstacles(nodes: NodeGroups, names: Sequence[str], budget: QueryBudg
     for name in names[1:]:
         for index, other in enumerate(nodes.obstacles[name]):
             found[index] = larger(found[index], other)
-        if budget.must_yield(1 + len(found) // 4):
-            yield
+        yield from budget.charge(1 + len(found) // 4)
     return tuple(found)
 
 
