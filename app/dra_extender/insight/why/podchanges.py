@@ -6,7 +6,7 @@ Promises: all changes are derived from the pod, the nodes and known names. `reme
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import partial
 from typing import Final, NamedTuple
@@ -112,16 +112,14 @@ def _resources(found: SimulatedPod, left: Mapping[str, Collection[int]], budget:
             if "/" in name:
                 if offered is None:
                     offered = yield from _offered(found, budget)
-                yield from _extended(resource, amount, offered, budget)
+                yield from _renamed(resource, offered, budget)
             total = found.wants.amounts.get(name, 0)
             lefts = [amount.nano - (total - most) for most in free.get(name, ())]
             yield from budget.charge(1 + len(lefts) // 4)
-            yield _lesser(Order.RESOURCE, resource, [nano for nano in lefts if 0 < nano < amount.nano])
-
-
-def _lesser(order: Order, resource: _ContainerResource, amounts: Sequence[int]) -> ChangeList:
-    """Smaller amounts of the resource, the largest first."""
-    return ChangeList(order, amounts, partial(_less, resource), monotone=True)
+            units = range(10**9, min(amount.nano, (UNITS + 1) * 10**9), 10**9) if "/" in name else ()
+            amounts = sorted({*units, *(nano for nano in lefts if 0 < nano < amount.nano)}, reverse=True)
+            order = Order.COUNT if "/" in name else Order.RESOURCE
+            yield ChangeList(order, amounts, partial(_less, resource), monotone=True)
 
 
 def _offered(found: SimulatedPod, budget: QueryBudget) -> Turns[dict[str, None]]:
@@ -156,12 +154,8 @@ def _less(resource: _ContainerResource, nano: int) -> CandidateChange:
     )
 
 
-def _extended(
-    resource: _ContainerResource, amount: Quantity, offered: Collection[str], budget: QueryBudget
-) -> ChangeLists:
-    """Smaller amounts of an extended resource; or a resource with a similar name, if no node or class provides it."""
-    most = min(amount.value() - 1, UNITS)
-    yield _lesser(Order.COUNT, resource, range(most * 10**9, 0, -(10**9)))
+def _renamed(resource: _ContainerResource, offered: Collection[str], budget: QueryBudget) -> ChangeLists:
+    """A resource with a similar name, if no node or class provides it."""
     if resource.name not in offered:
         close = yield from near(resource.name, offered, budget)
         kinds = yield from near(_kind(resource.name), dict.fromkeys(map(_kind, close)), budget)

@@ -59,10 +59,6 @@ class Vocabulary:
                 if len(known) < KNOWN and len(shown := shown_value(value)) <= LONGEST:
                     known[shown] = None
 
-    def near(self, word: str, budget: QueryBudget) -> Turns[list[str]]:
-        """The known words that are similar to the word; empty if the word is known."""
-        return [] if word in self.words else (yield from near(word, self.words, budget))
-
     def of(self, reads: str) -> list[str]:
         """The values of the name that a clause reads; of all names if it is unknown what the clause reads."""
         if reads:
@@ -167,8 +163,9 @@ def _others(
         return [FLIPPED[word.kind]], ()
     if text[0].isdigit():
         yield from budget.charge(2 * len(values))
-        return (_by_difference if word.kind == "int" else _by_distance)(text, values), ()
-    found = yield from vocabulary.near(text, budget)
+        numbers = (value for value in values if value.isascii() and value.removeprefix("-").isdigit())
+        return _by_distance(text, list(numbers) if word.kind == "int" else values), ()
+    found = (yield from near(text, vocabulary.words, budget)) if text not in vocabulary.words else []
     alike = (yield from near(text, values, budget)) if text not in values else []
     close = dict.fromkeys((*found, *alike))
     rest = values[:VALUES] if text not in vocabulary.words else []
@@ -176,15 +173,8 @@ def _others(
     return [other for other in others if word.kind == "string" or other.isidentifier()], close
 
 
-def _by_difference(word: str, values: Sequence[str]) -> list[str]:
-    """Known integers, the nearest first."""
-    number = int(word, 16 if "x" in word else 10)
-    known = {int(value) for value in values if value.isascii() and value.removeprefix("-").isdigit()} - {number}
-    return list(map(str, sorted(known, key=lambda other: (abs(other - number), other))[:VALUES]))
-
-
 def _by_distance(word: str, values: Sequence[str]) -> list[str]:
-    """Known amounts or versions, the nearest first. Distance is the number of known values in between."""
+    """Known numbers, amounts or versions, the nearest first. Distance is the number of known values in between."""
     key = _order(word)
     if key is None:
         return [value for value in values if value != word][:VALUES]

@@ -315,6 +315,4 @@ def in_unit(amount: str, like: str) -> str:
         return amount
     if 0 < nano < one and unit in SMALLER:
         return in_unit(amount, SMALLER[unit])
-    hundredths = nano * 100 // one
-    whole, rest = divmod(hundredths, 100)
-    return f"{whole}{f'.{rest:02}'.rstrip('0').rstrip('.')}{unit}"
+    return f"{nano * 100 // one / 100}".removesuffix(".0") + unit
