@@ -12,35 +12,22 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from dra_extender.allocation.tally import RequestTally
 from dra_extender.api.core import Pod
 from dra_extender.insight.why.remedies import place
-from dra_extender.insight.why.report import Change, DiagnosedRequest, Diagnosis, NodeGroup, Preempted, Remedy
-from dra_extender.insight.why.statements import (
-    ConstraintUnmet,
-    DevicesUnavailable,
-    GangUnplaced,
-    HoldingClaim,
-    NodesExcluded,
-    TogetherTooFew,
-    Unsatisfiable,
-)
+from dra_extender.insight.why.report import Change, Diagnosis, Preempted, Remedy
+from dra_extender.insight.why.statements import HoldingClaim
 from dra_extender.insight.why.wording import text_of
 from dra_extender.scheduling.noderules import Obstacle
 from dra_extender.scheduling.reader import HIDDEN, Reader, listed
 
-_WHOLE: Final = (
-    NodeGroup, DiagnosedRequest, DevicesUnavailable, ConstraintUnmet, TogetherTooFew, NodesExcluded, Unsatisfiable,
-    GangUnplaced,
-)  # fmt: skip
-"""The structs with parts that name objects of other namespaces."""
 _NOUNS: Final = {"ResourceClaim": "claim", "ResourceClaimTemplate": "template"}
 
 
 def redacted(found: Diagnosis, reader: Reader) -> Diagnosis:
     if reader.namespace is None:
         return found
-    parts = {name: _part(getattr(found, name), reader) for name in found.__struct_fields__}
-    seen = replace(found, **parts)
+    seen: Diagnosis = _part(found, reader)
     return replace(seen, summary=text_of(seen.statements)) if seen.statements else seen
 
 
@@ -74,7 +61,7 @@ def _part(part: Any, reader: Reader) -> Any:
             return replace(part, pods=tuple(map(reader.shown, part.pods)))
         case Remedy():
             return _remedy(part, reader)
-        case msgspec.Struct() if isinstance(part, _WHOLE):
+        case msgspec.Struct() if not isinstance(part, RequestTally):  # which names no other object
             return replace(part, **{name: _part(getattr(part, name), reader) for name in part.__struct_fields__})
     return part
 
