@@ -1,4 +1,4 @@
-"""The tally of a refused node as `allocate --explain` prints it, and the scores of nodes."""
+"""The tally of a refused node, its text, and the scores of nodes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from typing import Any
 import pytest
 
 from dra_extender.allocation.budget import WorkBudget
-from dra_extender.allocation.plan import RULES, Rule, rule_text, score_of
+from dra_extender.allocation.plan import RULES, STEP_BUDGET, Rule, rule_text, score_of
 from dra_extender.allocation.requests import PreparedClaims, prepare
 from dra_extender.allocation.scenario import Scenario
-from dra_extender.allocation.tally import clause_tallies
-from dra_extender.api.decoding import convert
+from dra_extender.allocation.tally import NodeTally, clause_tallies
+from dra_extender.allocation.tallying import tally
+from dra_extender.api.decoding import convert, to_builtins
 from dra_extender.api.resource import AllocationResult, ResourceClaim
+from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.inventory import node_view
-from dra_extender.insight.why.text import tally_text
+from dra_extender.devices.usage import holdings_of
+from dra_extender.insight.why.report import DiagnosedRequest, NodeGroup
+from dra_extender.insight.why.text import group_lines
 from tests.support.allocation.scenarios import (
     DRIVER,
     A,
@@ -43,10 +47,23 @@ LAST = f"{A}.index > 1"
 MEM = {"capacity": {"requests": {"mem": "3Gi"}}}
 
 
+def counted(case: Json, step_budget: int = STEP_BUDGET) -> NodeTally:
+    made = Scenario(case)
+    view = node_view(made.node, made.slices, made.rules, made.features)
+    holdings = NodeHoldings(view, holdings_of(made.allocated, made.features))
+    return tally(prepare(made.claims, made.classes, made.features), view, holdings, step_budget)
+
+
 def reasons(case: Json) -> Json:
-    found = answer(case, text=tally_text)["reasons"]
-    assert isinstance(found, dict)
+    found: Json = to_builtins(counted(case))
     return found
+
+
+def text(case: Json) -> list[str]:
+    found = counted(case)
+    requests = tuple(map(DiagnosedRequest, found.requests))
+    group = NodeGroup(1, (found.node,), found.verdict, found.reason, requests=requests, pools=found.pools)
+    return list(group_lines(group))
 
 
 @pytest.mark.parametrize(
@@ -108,21 +125,21 @@ def test_when_only_the_requests_together_fail_the_text_says_so() -> None:
     item = claim(request("a"), request("b", 1, f"{A}.index == 0"), request("c", 1, f"{A}.index == 0"))
     found = reasons(scenario([sl(devices(3))], [item]))
     assert found["cause"] == "there are not enough devices for all requests together"
-    assert found["text"].splitlines()[0] == "node node-1: refused: cannot allocate all claims"
+    assert (found["verdict"], found["reason"]) == ("refused", "cannot allocate all claims")
 
 
 def test_of_a_search_that_ran_out_of_steps_nothing_is_said_about_all_combinations() -> None:
     case = scenario([sl(devices(4))], [claim(request("r", 4))])
-    found = answer(case, text=tally_text, step_budget=3)["reasons"]
-    assert (found["verdict"], found["cause"]) == ("undecided", "")
+    found = counted(case, step_budget=3)
+    assert (found.verdict, found.cause) == ("undecided", "")
 
 
 def test_the_text_says_what_a_colleague_would() -> None:
     taints = [{"key": "k", "effect": "NoSchedule"}]
     published = [device("free"), device("busy"), *(device(f"tainted-{index}", taints=taints) for index in range(4))]
     case = scenario([sl(published)], [claim(request("gpu", 9))], in_use=[allocated("busy")])
-    assert reasons(case)["text"].splitlines() == [
-        "node node-1: refused: cannot allocate all claims",
+    assert text(case) == [
+        "1 node (node-1): devices do not fit.",
         "  claim default/claim, request gpu: 9 devices of class gpu requested, the node has 6, 1 left",
         "    1 is in use",
         "    4 have a taint that is not tolerated",
@@ -144,7 +161,7 @@ def test_pools_that_cannot_be_used_are_named() -> None:
         (DRIVER, "other", False),
         (DRIVER, "pool", True),
     ]
-    assert found["text"].splitlines()[1:] == [
+    assert text(scenario(slices, [claim(request("r"))]))[1:] == [
         "  pool gpu.example.com/other is invalid: duplicate device name x in slice other",
         "  pool gpu.example.com/pool is incomplete: not all of its slices are published yet",
         "  claim default/claim, request r: 1 device of class gpu requested, the node has 0, 0 left",
@@ -161,9 +178,8 @@ def test_pools_that_cannot_be_used_are_named() -> None:
     ],
 )
 def test_the_verdict_of_the_tally_is_that_of_the_decision(case: Json, verdict: str) -> None:
-    found = answer(case, text=tally_text)
-    assert found["reasons"]["verdict"] == verdict
-    assert found["reasons"]["reason"] == found["error"]
+    found = counted(case)
+    assert (found.verdict, found.reason) == (verdict, answer(case)["error"])
 
 
 def test_alternatives_are_counted_one_by_one() -> None:

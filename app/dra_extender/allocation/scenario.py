@@ -15,16 +15,13 @@ from typing import Any, TypeVar, get_args
 
 from dra_extender.allocation.allocator import Allocator, ShareIDs
 from dra_extender.allocation.plan import STEP_BUDGET, Failure, Plan, Unfit
-from dra_extender.allocation.requests import PreparedClaims, prepare
-from dra_extender.allocation.tally import NodeTally
-from dra_extender.allocation.tallying import tally
+from dra_extender.allocation.requests import prepare
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import DecodeError, convert, to_builtins
 from dra_extender.api.features import ABSENT, GATES, FeatureGates, Release
 from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.inventory import node_view
-from dra_extender.devices.pools import NodeView
 from dra_extender.devices.usage import holdings_of
 
 T = TypeVar("T")
@@ -44,16 +41,10 @@ class Scenario:
 
 
 def answer(
-    case: Mapping[str, Any],
-    *,
-    share_ids: ShareIDs,
-    nanoseconds: Callable[[], int],
-    step_budget: int = STEP_BUDGET,
-    text: Callable[[NodeTally], str] | None = None,
+    case: Mapping[str, Any], *, share_ids: ShareIDs, nanoseconds: Callable[[], int], step_budget: int = STEP_BUDGET
 ) -> dict[str, Any]:
     """The decision for one scenario; `micros` is the time from decoded objects to the answer by the clock
-    `nanoseconds`. With `text`, the answer to a refused scenario also has the tally of the
-    node, and its text.
+    `nanoseconds`.
     """
     try:
         scenario = Scenario(case)
@@ -61,23 +52,14 @@ def answer(
         return _answer(str(case.get("name", "")), Failure(str(problem)), 0)
     started = nanoseconds()
     decision = decide(scenario, Allocator(share_ids=share_ids, step_budget=step_budget))
-    found = _answer(scenario.name, decision, (nanoseconds() - started) // 1000)
-    if text is not None and not isinstance(decision, Plan):
-        prepared, view, holdings = _inputs(scenario)
-        counts = tally(prepared, view, holdings, step_budget)
-        found["reasons"] = {**to_builtins(counts), "text": text(counts)}
-    return found
+    return _answer(scenario.name, decision, (nanoseconds() - started) // 1000)
 
 
 def decide(scenario: Scenario, allocator: Allocator) -> Plan | Unfit | Failure:
-    prepared, view, holdings = _inputs(scenario)
-    return prepared if isinstance(prepared, Failure) else allocator.allocate(prepared, view, holdings)
-
-
-def _inputs(scenario: Scenario) -> tuple[PreparedClaims | Failure, NodeView, NodeHoldings]:
     view = node_view(scenario.node, scenario.slices, scenario.rules, scenario.features)
     holdings = NodeHoldings(view, holdings_of(scenario.allocated, scenario.features))
-    return prepare(scenario.claims, scenario.classes, scenario.features), view, holdings
+    prepared = prepare(scenario.claims, scenario.classes, scenario.features)
+    return prepared if isinstance(prepared, Failure) else allocator.allocate(prepared, view, holdings)
 
 
 def features_of(names: Sequence[str] | None, release: Release = "1.36") -> FeatureGates:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import perf_counter_ns
-from typing import Annotated, Any, Final
+from typing import Any, Final
 from uuid import uuid4
 
 import typer
@@ -11,9 +11,7 @@ import typer
 from dra_extender.cli.output import FAILED, NO, YES
 
 
-def allocate(
-    explain: Annotated[bool, typer.Option("--explain", help="add how many devices each rule excludes")] = False,
-) -> None:
+def allocate() -> None:
     """Allocate devices offline: one scenario per JSON line in, one answer per JSON line out.
 
     A scenario has `name`, `node`, `slices`, `classes`, `claims` (allocated together), and optionally `allocatedClaims`,
@@ -26,12 +24,9 @@ def allocate(
     """
     from dra_extender.allocation.scenario import answer
     from dra_extender.cli.scenarios import answer_lines, strict
-    from dra_extender.insight.why.text import tally_text
-
-    text = tally_text if explain else None
 
     def decide(case: dict[str, Any]) -> dict[str, Any]:
-        return answer(strict(case), share_ids=lambda: str(uuid4()), nanoseconds=perf_counter_ns, text=text)
+        return answer(strict(case), share_ids=lambda: str(uuid4()), nanoseconds=perf_counter_ns)
 
     def refuse(name: str, problem: str) -> dict[str, Any]:
         return {"name": name, "kind": "error", "allocations": None, "error": problem, "steps": 0, "micros": 0}

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, get_args
 
 from dra_extender.allocation.plan import rule_text
-from dra_extender.allocation.tally import ClauseTally, ErrorTally, NodeTally, RequestTally
+from dra_extender.allocation.tally import ClauseTally, ErrorTally, RequestTally
 from dra_extender.api.core import taint_text
 from dra_extender.cel.trial import brief, pointed
 from dra_extender.insight.why.report import ClaimState, DiagnosedRequest, Diagnosis, NodeGroup, Remedy
@@ -155,7 +155,7 @@ def fully(found: Diagnosis, width: int = WIDTH) -> str:
     lines = [*_result(found), *_suggestions(found, found.remedies, complete=True), ""]
     lines.extend(f"Claim {_claim(state)}" for state in found.claims)
     for group in found.groups:
-        lines.extend(_group(group))
+        lines.extend(group_lines(group))
     if found.unchecked:
         lines.append(f"Not checked: {', '.join(found.unchecked)}.")
     if not found.complete:
@@ -237,7 +237,8 @@ def _claim(state: ClaimState) -> str:
     return f"{state.claim}{made}: allocated {devices}, {counted(state.consumers, 'consumer')}."
 
 
-def _group(group: NodeGroup) -> Iterator[str]:
+def group_lines(group: NodeGroup) -> Iterator[str]:
+    """What was found on these nodes."""
     names = ", ".join(group.nodes) + (", …" if group.count > len(group.nodes) else "")
     state = (
         "the pod fits" if group.fits
@@ -250,28 +251,19 @@ def _group(group: NodeGroup) -> Iterator[str]:
         yield f"  {obstacle_text(obstacle, group.count > 1)}"
     if not group.examined:
         yield "  not examined in detail"
-    yield from _findings(group, group.requests)
-
-
-def tally_text(tally: NodeTally) -> str:
-    first = f"node {tally.node}: {tally.verdict}" + (f": {tally.reason}" if tally.reason else "")
-    return "\n".join([first, *_findings(tally, [DiagnosedRequest(request) for request in tally.requests])])
-
-
-def _findings(found: NodeGroup | NodeTally, requests: Sequence[DiagnosedRequest]) -> Iterator[str]:
-    for problem in found.pools:
+    for problem in group.pools:
         yield f"  {problem.text()}"
-    for request in requests:
+    for request in group.requests:
         yield from _request(request)
-    for constraint in found.constraints:
+    for constraint in group.constraints:
         kind = "share" if constraint.kind == "matchAttribute" else "differ in"
         missing = f"; {counted(constraint.missing, 'device')} without it" if constraint.missing else ""
         yield (
             f"  claim {constraint.claim}: {constraint.wanted} devices have to {kind} {constraint.attribute}, "
             f"at most {constraint.best} do{missing}"
         )
-    if found.cause:
-        yield f"  no devices satisfy all requests together: {found.cause}"
+    if group.cause:
+        yield f"  no devices satisfy all requests together: {group.cause}"
 
 
 def _request(request: DiagnosedRequest) -> Iterator[str]:
