@@ -12,8 +12,8 @@ import pytest
 
 from dra_extender.api.decoding import DecodeError
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.cli.answers import capacity, selector, why
-from dra_extender.cli.answers.devices import list_devices, sum_devices
+from dra_extender.cli.answers import capacity, why
+from dra_extender.cli.answers.devices import list_devices, sum_devices, try_selector_on_devices
 from dra_extender.cli.cluster import read
 from dra_extender.cli.output import FAILED, YES, status_of
 from dra_extender.cli.questions import (
@@ -81,7 +81,7 @@ def moves(source: Source) -> Awaitable[int]:
 
 
 async def tried(source: Source, expression: str) -> int:
-    return await status_of(selector.answer(options(SelectorOptions, source, expression=expression)))
+    return await status_of(try_selector_on_devices(options(SelectorOptions, source, expression=expression)))
 
 
 COMMANDS: dict[str, Ask] = {

@@ -7,7 +7,7 @@ would. It writes nothing.
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,8 @@ from typing import Any
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.errors import FORBIDDEN, ApiError
 from dra_extender.api.events import ClusterEvent, Undecodable
-from dra_extender.api.features import FeatureGates, Release, release_of
+from dra_extender.api.features import FeatureGates, release_of
 from dra_extender.api.meta import ObjectKey
-from dra_extender.api.resource import ResourceSlice
 from dra_extender.cli.questions import Source
 from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.snapshotfile import ClusterFile, load
@@ -32,7 +31,6 @@ from dra_extender.kube.resources import (
     Served,
     discover,
     list_pages,
-    resource_slices,
     watched_kinds,
 )
 from dra_extender.scheduling.config import SchedulingConfig
@@ -55,17 +53,22 @@ def view_of(cluster: Cluster, schedulers: frozenset[str] = frozenset()) -> View:
     )
 
 
-async def read(source: Source, *, evictions: bool = False, recording: ClusterFile | None = None) -> Cluster:
+async def read(
+    source: Source, *, evictions: bool = False, only: str = "", recording: ClusterFile | None = None
+) -> Cluster:
     """List everything, except optional kinds that the user may not list. `evictions`: also PodDisruptionBudgets.
-    `recording`: gets the objects of a cluster. Raises ApiError when the API server gives no answer, CredentialsError
-    without its address, and ValueError for a file that cannot be used.
+    `only`: the plural of the only kind to list. `recording`: gets the objects of a cluster. Raises ApiError when the
+    API server gives no answer, CredentialsError without its address, and ValueError for a file that cannot be used.
     """
     if source.from_file:
         file = stored(source)
         return _restored(file, FeatureGates.parse(source.feature_gates, release_of(file.kubernetes)))
-    async with connected(source) as (client, served):
+    async with client_of(source) as client:
+        served = await discover(client)
         cluster = Cluster(FeatureGates.parse(source.feature_gates, release_of(served.server_version)))
         for kind in watched_kinds(served, budgets=evictions):
+            if only not in ("", kind.plural):
+                continue
             known = _known(kind, cluster, recording)
             try:
                 async for page in list_pages(client, kind, UNFINISHED_PODS if kind.plural == PODS.plural else {}):
@@ -79,19 +82,6 @@ async def read(source: Source, *, evictions: bool = False, recording: ClusterFil
         return cluster
 
 
-async def read_slices(source: Source) -> tuple[Sequence[ResourceSlice], Release]:
-    """The published slices, and the rules of the cluster. Raises DecodeError for the first one that cannot be
-    understood, and as `read`.
-    """
-    if source.from_file:
-        file, kind = stored(source), resource_slices("v1")
-        return [kind.decode(item) for item in file.objects.get(kind.plural, ())], release_of(file.kubernetes)
-    async with connected(source) as (client, served):
-        kind = resource_slices(served.version)
-        slices = [kind.decode(item) async for page in list_pages(client, kind, {}) for item in page.items or ()]
-        return slices, release_of(served.server_version)
-
-
 def stored(source: Source) -> ClusterFile:
     """What is in the file. Raises ValueError."""
     if source.kubeconfig or source.context or source.server:
@@ -102,13 +92,6 @@ def stored(source: Source) -> ClusterFile:
         raise ValueError(f"{source.from_file}: {problem.strerror}") from None
     except ValueError as problem:
         raise ValueError(f"{source.from_file}: {problem}") from None
-
-
-@asynccontextmanager
-async def connected(source: Source) -> AsyncIterator[tuple[KubeClient, Served]]:
-    """A client, and what the API server serves. Raises ApiError and CredentialsError."""
-    async with client_of(source) as client:
-        yield client, await discover(client)
 
 
 @asynccontextmanager

@@ -42,7 +42,7 @@ _ANSWERS: Final[Mapping[str, tuple[type[Source], str, str]]] = {
     "compact": (questions.CompactOptions, "capacity", "answer_compact"),
     "migrate": (questions.MigrateOptions, "capacity", "answer_migrate"),
     "audit": (questions.AuditOptions, "devices", "audit"),
-    "selector": (questions.SelectorOptions, "selector", "answer"),
+    "selector": (questions.SelectorOptions, "devices", "try_selector_on_devices"),
     "shadow": (questions.ShadowOptions, "service", "answer_shadow"),
 }
 """By command: its options, and the module and name of the function that answers."""
@@ -50,9 +50,9 @@ _ANSWERS: Final[Mapping[str, tuple[type[Source], str, str]]] = {
 
 def _answering(module: str, function: str) -> Answering:
     """Loads the client, the CEL interpreter and YAML."""
-    from dra_extender.cli.answers import capacity, devices, selector, service, why
+    from dra_extender.cli.answers import capacity, devices, service, why
 
-    modules = {"capacity": capacity, "devices": devices, "selector": selector, "service": service, "why": why}
+    modules = {"capacity": capacity, "devices": devices, "service": service, "why": why}
     return cast(Answering, getattr(modules[module], function))
 
 

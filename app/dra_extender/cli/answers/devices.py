@@ -1,17 +1,23 @@
-"""The answers of `devices`, `top` and `audit`, and their tables."""
+"""The answers of `devices`, `top`, `audit` and `selector`, and their tables."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import typer
 
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import ResourceSlice
+from dra_extender.cel import CelCompileError, CelGates, Programs
+from dra_extender.cel.trial import DeviceMatch, batch_answer, try_selector
 from dra_extender.cli.answers.answer import answered, printed, unanswerable
 from dra_extender.cli.cluster import read, view_of
-from dra_extender.cli.output import NO, YES, table, terminal_width
-from dra_extender.cli.questions import AuditOptions, DevicesOptions, Source, TopOptions
+from dra_extender.cli.output import FAILED, NO, YES, UnanswerableError, note, table, terminal_width
+from dra_extender.cli.questions import AuditOptions, DevicesOptions, SelectorOptions, Source, TopOptions
+from dra_extender.cli.scenarios import answer_lines
 from dra_extender.devices.audit import Violation
 from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.devicereport.listing import DeviceQuery, reporting
@@ -28,7 +34,8 @@ from dra_extender.insight.devicereport.report import (
     partition_lines,
     sums,
 )
-from dra_extender.plaintext import counted, wrapped
+from dra_extender.insight.manifests import decoded, objects
+from dra_extender.plaintext import counted, printable, wrapped
 from dra_extender.scheduling.turns import run_at_once
 
 NONE: Final = "-"
@@ -42,6 +49,8 @@ _PAINT: Final = ("STATE", {
     "free": typer.colors.GREEN, "shared": typer.colors.CYAN, "blocked": typer.colors.YELLOW,
     "tainted": typer.colors.YELLOW, "unusable": typer.colors.RED,
 })  # fmt: skip
+_WORDS: Final = {True: "yes", False: "no", None: "error"}
+_ANSWERS: Final = ("MATCHES", {"yes": typer.colors.GREEN, "error": typer.colors.RED})
 
 
 async def list_devices(given: DevicesOptions) -> int:
@@ -178,3 +187,61 @@ def _count(totals: DeviceTotals, state: DeviceState) -> int:
 def summed(totals: DeviceTotals) -> str:
     parts = [f"{_count(totals, state)} {state}" for state in STATES if _count(totals, state)]
     return f"{counted(totals.devices, 'device')}: {', '.join(parts)}; {totals.fill:.0f}% taken"
+
+
+async def try_selector_on_devices(given: SelectorOptions) -> int:
+    if given.batch:
+        return _batch()
+    if given.expression is None:
+        raise typer.BadParameter("give an expression, or --batch", param_hint="EXPRESSION")
+    with unanswerable():
+        if given.slices:
+            published, features = _slices_of(given.slices), FeatureGates.parse(given.feature_gates)
+        else:
+            cluster = await read(given, only="resourceslices")
+            published, features = list(cluster.inventory.slices()), cluster.features
+            note(cluster.problems)
+    gates = CelGates(features.DRAListTypeAttributes, is_1_37=features.is_1_37)
+    programs = Programs()
+    try:
+        program = programs.compile(given.expression, gates)
+    except CelCompileError as error:
+        raise UnanswerableError(f"the selector does not compile: {error}") from None
+    trials = list(try_selector(program, published, programs))
+    counts = Counter(trial.matches for trial in trials)
+    status = FAILED if counts[None] else YES if counts[True] else NO
+    typer.echo(answered({"devices": trials}, given.output, lambda: "\n".join(_tried(trials, counts))))
+    return status
+
+
+def _batch() -> int:
+    """Fails only for lines that are not valid, not for selectors."""
+    programs, refused = Programs(), list[str]()
+
+    def refuse(name: str, problem: str) -> dict[str, Any]:
+        refused.append(name)
+        return {"name": name, "result": "error", "message": problem}
+
+    for _ in answer_lines(lambda case: batch_answer(case, programs), refuse):
+        pass
+    return FAILED if refused else YES
+
+
+def _slices_of(file: str) -> list[ResourceSlice]:
+    """All ResourceSlices of a file. Raises ValueError."""
+    found = [decoded(item) for item in objects(file) if item.get("kind") == "ResourceSlice"]
+    if not found:
+        raise ValueError(f"{file} contains no object of kind ResourceSlice")
+    return found
+
+
+def _tried(trials: Sequence[DeviceMatch], counts: Counter[bool | None]) -> Iterator[str]:
+    if trials:
+        head = ("DRIVER", "POOL", "DEVICE", "MATCHES", "WHY NOT")
+        rows = [(each.driver, each.pool, each.device, _WORDS[each.matches], each.problem) for each in trials]
+        yield from table(head, rows, width=terminal_width(), paint=_ANSWERS)
+    for place, count in Counter(trial.place for trial in trials if trial.place).items():
+        yield f"It fails for {counted(count, 'device')} here:"
+        yield from map(printable, place.splitlines())
+    devices = f"{counts[True]} of {counted(len(trials), 'device')} {'matches' if len(trials) == 1 else 'match'}"
+    yield f"{devices}, {counted(counts[None], 'error')}"

@@ -14,7 +14,7 @@ from dra_extender.api.errors import NotFoundError, RejectedError
 from dra_extender.api.resource import ResourceClaimSpec
 from dra_extender.cli.answers.answer import ForbiddenError, answered, printed, unanswerable
 from dra_extender.cli.answers.service import by_state, diagnosis_by_service, service_state
-from dra_extender.cli.cluster import connected, read, view_of
+from dra_extender.cli.cluster import client_of, read, view_of
 from dra_extender.cli.output import NO, YES, terminal_width
 from dra_extender.cli.questions import Source, WhyOptions
 from dra_extender.devices.cluster import Cluster
@@ -24,7 +24,7 @@ from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.insight.why.text import WIDTH, fully, shortly
 from dra_extender.insight.why.waiting import waiting, waiting_text
-from dra_extender.kube.resources import resource_claims
+from dra_extender.kube.resources import discover, resource_claims
 from dra_extender.scheduling.turns import run_at_once
 from dra_extender.scheduling.view import View
 from dra_extender.service.addresses import names_in
@@ -124,7 +124,8 @@ async def _stored_templates(
     templates: dict[str, dict[str, ResourceClaimSpec]] = {}
     if source.from_file or not wanted:
         return templates
-    async with connected(source) as (client, served):
+    async with client_of(source) as client:
+        served = await discover(client)
         kind = msgspec.structs.replace(resource_claims(served.version), plural="resourceclaimtemplates")
         for where, name in sorted(wanted):
             try:
