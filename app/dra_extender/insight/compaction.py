@@ -84,11 +84,6 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool = True
     decisions: int = 0
 
-    @property
-    def helps(self) -> bool:
-        """True when there is a way, even without moves."""
-        return bool(self.moves or self.fits)
-
     def lines(self) -> Iterator[str]:
         """For people: one finding each, of any length."""
         if self.fits:
@@ -264,8 +259,8 @@ class Compaction:
         """
         candidates, first = list(items), set[str]()
         while candidates:
-            chosen = self._fewest(name, candidates, most)
-            if not chosen:
+            chosen = self._fewest(name, candidates)
+            if not 0 < len(chosen) <= most:
                 return None
             chosen.sort(key=lambda item: (item.key not in first, -item.devices, item.key))
             found = self._moved(name, chosen)
@@ -276,22 +271,17 @@ class Compaction:
             first.add(found.key)
         return None
 
-    def _fewest(self, name: str, items: Sequence[Movable], most: int) -> list[Movable]:
+    def _fewest(self, name: str, items: Sequence[Movable]) -> list[Movable]:
         """The pods that have to go so that the request fits, as few as possible: the smallest stay first. Empty if it
-        does not fit anyway, or if there are more than `most`.
+        does not fit anyway.
         """
         chosen = sorted(items, key=lambda item: (item.devices, item.key))
         if self._planned(self._without(chosen), name) is None:
             return []
-        needed = 0
         for item in list(chosen):
             others = [other for other in chosen if other is not item]
             if self._planned(self._without(others), name) is not None:
                 chosen = others
-            else:
-                needed += 1
-                if needed > most:
-                    return []
         return chosen
 
     def _without(self, gone: Collection[Movable]) -> SimulatedPod:
@@ -307,7 +297,9 @@ class Compaction:
         start, moves = self._request.snapshot, list[Move]()
         now = replace(start, overlay=start.overlay.holding(plans))  # moved pods must not take these devices
         for index, item in enumerate(chosen):
-            moved = self._move(now, item) if not self._is_forbidden(chosen[: index + 1]) else None
+            evicted = [each.pod for each in chosen[: index + 1]]
+            forbidden = item.pod.metadata.uid in violating(evicted, self._budgets)
+            moved = None if forbidden else self._move(now, item)
             if moved is None:
                 return item
             now, move = moved
@@ -316,10 +308,6 @@ class Compaction:
         plans = self._planned(self._request.on(now), name)
         found = Advice(request=self._name, kept=self._kept, node=name)
         return replace(found, moves=tuple(moves), devices=_devices(plans)) if plans is not None else found
-
-    def _is_forbidden(self, items: Sequence[Movable]) -> bool:
-        """True when a disruption budget forbids the eviction of the last of these pods after the others."""
-        return items[-1].pod.metadata.uid in violating((item.pod for item in items), self._budgets)
 
     def _move(self, now: ClusterSnapshot, item: Movable) -> tuple[ClusterSnapshot, Move] | None:
         """Move the pod to the fullest of the other nodes. None if it fits no node."""

@@ -42,7 +42,7 @@ def test_a_pod_is_moved_to_where_no_pod_of_the_gang_goes() -> None:
 
 
 def test_nothing_is_moved_to_a_device_that_a_pod_of_the_gang_needs() -> None:
-    assert not advice(scene(host("n0", 2, rack="b"), host("n1", 2))).helps
+    assert not advice(scene(host("n0", 2, rack="b"), host("n1", 2))).moves
 
 
 def test_a_gang_that_fits_needs_no_moves() -> None:

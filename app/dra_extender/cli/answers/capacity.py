@@ -120,7 +120,7 @@ async def answer_compact(given: CompactOptions) -> int:
     rules = EvictionRules(frozenset(given.scheduler_name or (own or SCHEDULER,)), BudgetsByNamespace(cluster.budgets))
     advice = Compaction(request, rules).advice()
     text = answered(advice, given.output, lambda: wrapped(advice.lines(), WIDTH))
-    return printed(text, YES if advice.helps else NO, cluster)
+    return printed(text, YES if advice.moves or advice.fits else NO, cluster)
 
 
 async def answer_migrate(given: MigrateOptions) -> int:
