@@ -97,7 +97,7 @@ def diagnosing(
         rule=reasons[0].rule if reasons else "",
         summary=_last_error(pod) if fits else text_of(reasons),
         claim=reasons[0].claim if reasons else "",
-        nodes=len(nodes.names),
+        nodes=len(nodes.obstacles),
         fits=sum(group.count for group in fits),
         examples=tuple(sorted(name for group in fits for name in group.nodes)[:EXAMPLES]),
         devices_fit=sum(group.count for group in found if group.verdict == "fits"),

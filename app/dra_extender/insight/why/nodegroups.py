@@ -67,7 +67,6 @@ class NodeGroups:
         self.groups = groups
         self.obstacles = obstacles
         self.left = left
-        self.names: tuple[str, ...] = tuple(obstacles)
         self.joint: JointFit | None = None
         """Decides on all pods of a gang: the pod and its `mates`. None for other pods."""
         self.mates: Sequence[Pod] = ()

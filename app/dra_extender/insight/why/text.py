@@ -16,7 +16,7 @@ from dra_extender.cel.trial import brief, pointed
 from dra_extender.insight.why.report import ClaimState, DiagnosedRequest, Diagnosis, NodeGroup, Remedy
 from dra_extender.insight.why.statements import BindingRule, NodesExcluded, PodRefused, SelectorFails
 from dra_extender.insight.why.wording import obstacle_text
-from dra_extender.plaintext import counted, wrapped
+from dra_extender.plaintext import counted, printable, wrapped
 from dra_extender.scheduling.noderules import UNHEALTHY, NodeRule
 from dra_extender.scheduling.preemption.terms import for_devices
 from dra_extender.scheduling.reader import HIDDEN, listed
@@ -100,13 +100,13 @@ def event_of(found: Diagnosis) -> DiagnosisEvent | None:
 def _note(found: Diagnosis) -> str:
     first = _first(found)
     if first is not None and not _comes_first(found.remedies):
-        return _cut(found.summary, LONGEST - len(first[1]) - 2) + f"; {first[1]}"
+        return printable(found.summary, LONGEST - len(first[1]) - 2) + f"; {first[1]}"
     for remedy in found.remedies[:1]:
         fits = "" if _adds_node(remedy) else f" ({_fits(remedy)})"
         tail = f"; {remedy.short}{fits}"
         if len(tail) <= LONGEST_REMEDY:
-            return _cut(found.summary, LONGEST - len(tail)) + tail
-    return _cut(found.summary, LONGEST)
+            return printable(found.summary, LONGEST - len(tail)) + tail
+    return printable(found.summary, LONGEST)
 
 
 def _first(found: Diagnosis) -> tuple[str, str] | None:
@@ -133,10 +133,6 @@ def _first(found: Diagnosis) -> tuple[str, str] | None:
 def _comes_first(remedies: Sequence[Remedy]) -> bool:
     """True when the first remedy corrects a mistake or frees a device, which is better than what cannot be verified."""
     return bool(remedies) and not remedies[0].weakens
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
 def _adds_node(remedy: Remedy) -> bool:
