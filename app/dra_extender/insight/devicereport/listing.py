@@ -21,6 +21,7 @@ from dra_extender.allocation.selection import suitability
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import Device, DeviceID, RequestedDevices, ResourceSlice
+from dra_extender.cel.trial import shown_value
 from dra_extender.devices.models import CounterID, DeviceModel, Traits, counters_consumed
 from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.readonly import DeviceHolder, ReadOnlyCluster, ReadOnlyInventory, ReadOnlyLedger, holders
@@ -325,7 +326,7 @@ def detailing(view: View, id: DeviceID) -> Turns[DeviceDetails | None]:
         slice=item.metadata.name,
         generation=item.spec.pool.generation,
         nodes=_nodes(item, device),
-        attributes={name: _text(attribute.value) for name, attribute in device.attributes.items()},
+        attributes={name: shown_value(attribute.value) for name, attribute in device.attributes.items()},
         capacity={name: str(capacity.value) for name, capacity in device.capacity.items()},
         taints=device.taints,
     )
@@ -334,14 +335,6 @@ def detailing(view: View, id: DeviceID) -> Turns[DeviceDetails | None]:
 def _find(pool: PublishedPool, name: str) -> tuple[ResourceSlice, Device] | None:
     devices = ((item, device) for item in pool.newest() for device in item.spec.devices)
     return next((found for found in devices if found[1].name == name), None)
-
-
-def _text(value: object) -> str:
-    if isinstance(value, tuple):
-        return ", ".join(map(_text, value))
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "" if value is None else str(value)
 
 
 def _nodes(item: ResourceSlice, device: Device) -> str:
