@@ -156,7 +156,6 @@ async def test_what_fits_already_needs_no_move(
     [
         ("default/none", "", "pod default/none not found: it does not exist or has finished"),
         ("default/p0", "", "pod default/p0 is bound to node"),
-        ("default/alone", "", "pod default/alone has allocated claims, extended resources, or no"),
         ("", "---", "contains no object of kind ResourceClaim, ResourceClaimTemplate"),
         ("", "kind: Pod", "Pod is not supported: give objects of kind ResourceClaim, ResourceClaimTemplate"),
         ("", "kind: ResourceClaim\nspec: {devices: {requests: [{name: r}]}}", "request r"),
@@ -167,7 +166,6 @@ async def test_a_question_that_cannot_be_answered_says_why(
     world: World, source: Source, tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, content: str,
     problem: str,
 ) -> None:  # fmt: skip
-    world.pod("alone")
     file = tmp_path / "claim.yaml"
     file.write_text(content)
     assert await status_of(report(source, key, file if content else None, ())) == FAILED

@@ -27,8 +27,7 @@ YES: Final = 0
 NO: Final = 1
 """Exit status: it does not fit, nothing is listed, something is violated."""
 FAILED: Final = 2
-"""Exit status: no answer. The request names an object that does not exist, or the API server did not answer.
-"""
+"""Exit status: no answer. The request names an object that does not exist, or the API server did not answer."""
 
 GAP: Final = "  "
 BELOW: Final = "    "

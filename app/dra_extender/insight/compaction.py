@@ -131,11 +131,6 @@ def request_of_pod(pod: SimulatedPod) -> CompactionRequest:
         raise ValueError(f"pod {key} is bound to node {pod.pod.spec.node_name}: it needs no room")
     if not isinstance(found, PreFilterState):
         raise ValueError(f"pod {key}: {found.reason if isinstance(found, Unschedulable) else found.error}")
-    if found.claims.allocated or found.wanted is not None or not found.claims.pending:
-        raise ValueError(
-            f"pod {key} has allocated claims, extended resources, or no claims: compaction supports only pods whose "
-            "claims are all unallocated"
-        )
     return CompactionRequest(f"pod {key}", pod)
 
 
@@ -264,8 +259,8 @@ class Compaction:
                 return None
             chosen.sort(key=lambda item: (item.key not in first, -item.devices, item.key))
             found = self._moved(name, chosen)
-            if isinstance(found, Advice):
-                return found if found.moves else None
+            if not isinstance(found, Movable):
+                return found
             if found.key in first:
                 candidates.remove(found)
             first.add(found.key)
@@ -288,9 +283,9 @@ class Compaction:
         """The request, in the state after these pods are gone."""
         return self._request.on(self._request.snapshot.without_pods(item.pod.metadata.uid for item in gone))
 
-    def _moved(self, name: str, chosen: Sequence[Movable]) -> Advice | Movable:
-        """These pods are moved one after the other; without moves if the request does not fit then. Or the first pod
-        that fits no other node.
+    def _moved(self, name: str, chosen: Sequence[Movable]) -> Advice | Movable | None:
+        """These pods are moved one after the other; or the first pod that fits no other node. None if the request does
+        not fit then.
         """
         plans = self._planned(self._without(chosen), name)
         assert plans is not None, name
@@ -306,8 +301,9 @@ class Compaction:
             moves.append(move)
         now = replace(now, overlay=now.overlay.without(claim for claim, _ in plans))
         plans = self._planned(self._request.on(now), name)
-        found = Advice(request=self._name, kept=self._kept, node=name)
-        return replace(found, moves=tuple(moves), devices=_devices(plans)) if plans is not None else found
+        if plans is None:
+            return None
+        return Advice(request=self._name, node=name, devices=_devices(plans), moves=tuple(moves), kept=self._kept)
 
     def _move(self, now: ClusterSnapshot, item: Movable) -> tuple[ClusterSnapshot, Move] | None:
         """Move the pod to the fullest of the other nodes. None if it fits no node."""

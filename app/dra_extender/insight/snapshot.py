@@ -154,9 +154,6 @@ class SimulatedPod(Struct, frozen=True, dict=True):
     pod: Pod
     snapshot: ClusterSnapshot
 
-    def with_pod(self, pod: Pod) -> SimulatedPod:
-        return SimulatedPod(pod, self.snapshot)
-
     def on(self, snapshot: ClusterSnapshot) -> SimulatedPod:
         return SimulatedPod(self.pod, snapshot)
 

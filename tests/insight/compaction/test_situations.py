@@ -144,3 +144,16 @@ def test_pods_of_other_schedulers_stay_unless_they_are_asked_for() -> None:
     assert advice.kept == {"scheduled by default-scheduler": ("ns/a", "ns/b")}
     assert told(made.room(2, rules=EvictionRules(frozenset({"dra-scheduler", "default-scheduler"})))) == "n1: a>n2"
     assert told(made.room(2)) == "n1: a>n2"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"cpu": 60},
+        {"containers": [{"name": "c", "resources": {"requests": {"deviceclass.resource.kubernetes.io/gpu": "2"}}}]},
+    ],
+    ids=["CPU", "an extended resource"],
+)
+def test_a_pod_without_claims_gets_room_too(spec: Json) -> None:
+    pods: PodsTold = {"a": ("n1", "0", {"cpu": 40}), "b": ("n2", "0", {"cpu": 20, "owner": ""})}
+    assert told(Compacting(HALVES, pods).room(pod={"resourceClaims": [], **spec})) == "n1: a>n2"

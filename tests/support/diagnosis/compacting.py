@@ -33,6 +33,7 @@ from dra_extender.insight.compaction import (
     request_of_claims,
     request_of_pod,
 )
+from dra_extender.insight.snapshot import SimulatedPod
 from dra_extender.scheduling.claims import known_claims
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extended import ResourceNames
@@ -154,7 +155,7 @@ class Compacting:
         claim = replace(claim, metadata=replace(claim.metadata, namespace=NAMESPACE))
         request = request_of_claims(self.view, "file", [claim])
         if pod is not None:
-            request = request_of_pod(request.pod.with_pod(self.pod("wanted", **pod)))
+            request = request_of_pod(SimulatedPod(self.pod("wanted", **pod), request.pod.snapshot))
         return Compaction(request, rules or EvictionRules(), most).advice()
 
     def named(self, key: str) -> Pod:

@@ -200,7 +200,7 @@ def applied(pod: SimulatedPod, change: Change) -> SimulatedPod:
             gone = pod.view.pods.named(*where)
             return pod.on(now.without_pods([gone.metadata.uid])) if gone is not None else pod
         case "Pod", _:
-            return pod.with_pod(replace(pod.pod, spec=patched(pod.pod.spec, change)))
+            return SimulatedPod(replace(pod.pod, spec=patched(pod.pod.spec, change)), now)
         case "Node", _:
             return pod.on(_with_node(now, change))
         case "ResourceClaim", "delete" | "create":
