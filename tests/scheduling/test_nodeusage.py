@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import combinations
 from typing import Any
 
 import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dra_extender.api.core import Node, Pod, PodStatus
 from dra_extender.api.decoding import convert
@@ -13,8 +16,8 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.limits import AMOUNTS_OF_POD
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.noderules import ResourcesInUse, Wants
-from tests.support.counting import calls, counted_turns
+from dra_extender.scheduling.noderules import ResourcesInUse, Wants, counted, obstacles_together
+from tests.support.counting import calls, counted_turns, lines, memory
 from tests.support.diagnosis.scene import view_of
 from tests.support.simulation.objects import make_node
 
@@ -24,6 +27,11 @@ NODE = make_node("n1", cpu="8", memory="8Gi", pods="3")
 def pod(name: str, cpu: str = "3", **spec: Any) -> Pod:
     container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
     return convert(Pod, {"metadata": {"name": name, "uid": name}, "spec": {"containers": [container], **spec}})
+
+
+def listening(name: str, ports: Iterable[int], cpu: str = "0", **spec: Any) -> Pod:
+    container = {"ports": [{"hostPort": port} for port in ports], "resources": {"requests": {"cpu": cpu}}}
+    return pod(name, containers=[container], **spec)
 
 
 def fits(occupancy: ResourcesInUse, wanting: Pod, node: Node = NODE) -> bool:
@@ -79,6 +87,46 @@ def test_what_a_pod_with_many_amounts_uses_is_added_up_once() -> None:
     occupancy.put(pod("more", nodeName="n1"))
     assert calls(lambda: occupancy.used("n1")) < 500
     assert calls(lambda: occupancy.used("n1", [many[0].metadata.uid])) < 500
+
+
+def test_the_ports_of_a_pod_with_many_are_read_once() -> None:
+    """Of pods that come and go, and are left out: a user can bind pods with 30,000 host ports to a node."""
+    many = [listening(f"p{n}", range(1 + 200 * n, 201 + 200 * n), nodeName="n1") for n in range(10)]
+    occupancy = ResourcesInUse(many)
+    assert lines(lambda: occupancy.used("n1"), 500, "app") > 0
+    occupancy.put(pod("more", nodeName="n1"))
+    assert lines(lambda: occupancy.used("n1"), 500, "app") > 0
+    assert lines(lambda: occupancy.used("n1", [many[0].metadata.uid]), 500, "app") > 0
+
+
+def test_ports_that_pods_have_taken_are_not_copied_for_pods_that_come_together() -> None:
+    occupancy = ResourcesInUse([listening("p", range(1, 20_001), nodeName="n1")])
+    together = [Wants(pod(name, "1")) for name in "ab"]
+    assert occupancy.suits(NODE, together, ())
+    assert memory(lambda: occupancy.suits(NODE, together, ())) < 100_000
+
+
+PODS = st.lists(st.tuples(st.sampled_from("1234"), st.lists(st.integers(1, 4), max_size=2)), max_size=4)
+
+
+@given(bound=PODS, there=PODS, coming=PODS)
+def test_pods_fit_a_node_together_if_they_fit_it_one_after_the_other(bound: Any, there: Any, coming: Any) -> None:
+    def made(prefix: str, listed: Any) -> list[Pod]:
+        return [listening(f"{prefix}{n}", ports, cpu) for n, (cpu, ports) in enumerate(listed)]
+
+    occupancy, pods = ResourcesInUse(), made("coming", coming)
+    for each in made("bound", bound):
+        occupancy.expect(each, "n1")
+    found = obstacles_together(map(Wants, pods), NODE, occupancy.used("n1"), map(counted, made("there", there)))
+    fit = not list(found)
+    for each in made("there", there):
+        occupancy.expect(each, "n1")
+    for each in pods:
+        assert fits(occupancy, each) or not fit
+        if not fits(occupancy, each):
+            return
+        occupancy.expect(each, "n1")
+    assert fit
 
 
 def test_what_large_pods_use_is_added_up_in_turns() -> None:

@@ -46,6 +46,16 @@ def parse(selector: NodeSelector) -> Matcher:
     return lambda name, labels: any(all(match(name, labels) for match in term) for term in terms)
 
 
+def selector_text(selector: NodeSelector) -> str:
+    """Such as "zone In (a, b), gpu Exists"; alternatives with "or"."""
+    terms = [(*term.match_expressions, *term.match_fields) for term in selector.node_selector_terms]
+    return " or ".join(", ".join(map(_requirement_text, term)) for term in terms)
+
+
+def _requirement_text(found: NodeSelectorRequirement) -> str:
+    return f"{found.key} {found.operator}" + (f" ({', '.join(found.values)})" if found.values else "")
+
+
 def one_node(name: str) -> NodeSelector:
     """The selector of an allocation for one node."""
     requirement = NodeSelectorRequirement(FIELD_NODE_NAME, "In", (name,))

@@ -39,6 +39,7 @@ from dra_extender.scheduling.noderules import (
     Wants,
     amount_text,
     conflicting,
+    counted,
     taken_by,
     together,
 )
@@ -131,7 +132,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     def used(self, node: str, without: frozenset[str] = frozenset()) -> Used:
         """What the pods on the node use besides devices, those of these UIDs left out."""
         used, moved = self.tenants.used(node, self.removed | without), self.moved.get(node)
-        return together(used, moved) if moved else used
+        return together(used, map(counted, moved)) if moved else used
 
     def obstacles(self, wants: Wants, node: Node) -> Iterator[Obstacle]:
         """What keeps the pod from the node. Devices and claims are not checked."""

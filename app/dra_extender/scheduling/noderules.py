@@ -1,10 +1,9 @@
 """What keeps a pod from a node besides devices, and what the pods of a node use.
 
 Promises: pure. Checks only rules that depend on the node, its pods and the pod: cordons, taints, node selector and
-required node affinity, host ports, number of pods and resources. `unchecked` names the other rules, and the parts of a
-pod that are too large to compare with every node. A watch event of a pod costs two look-ups, unless the pod has many
-parts: what the pods on a node use is added up when a caller asks, once until a pod comes or goes. Pods that will
-probably be bound count when the caller expects them.
+required node affinity, host ports, number of pods and resources. A watch event of a pod costs two look-ups, unless the
+pod has many parts: what the pods on a node use is added up when a caller asks, once until a pod comes or goes. Pods
+that will probably be bound count when the caller expects them.
 
 Rules: Kubernetes 1.36, pkg/scheduler/framework/plugins/{nodeunschedulable,tainttoleration,nodename,nodeaffinity,
 nodeports,noderesources}.
@@ -12,16 +11,17 @@ nodeports,noderesources}.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from functools import cached_property, lru_cache
 from typing import Final, Literal
 
 import msgspec
 
-from dra_extender.api.core import Node, NodeSelector, NodeSelectorRequirement, Pod, Taint, requested
+from dra_extender.api.core import Node, NodeSelector, Pod, Taint, requested
 from dra_extender.api.quantity import Format, Quantity
 from dra_extender.api.tolerations import Tolerations
-from dra_extender.devices.nodeselection import Matcher, NodeSelectorError, parse
+from dra_extender.devices.nodeselection import Matcher, NodeSelectorError, parse, selector_text
 from dra_extender.limits import AMOUNTS_OF_POD, PARTS_OF_POD
 
 NodeRule = Literal[
@@ -89,12 +89,12 @@ def ports(pod: Pod) -> frozenset[Port]:
 
 
 def taken_by(pod: Pod) -> frozenset[Port]:
-    """The ports of its node that the pod takes, and each once more with the address `_SOME_ADDRESS`."""
+    """The ports of its node that the pod takes; those of one address once more with the address `_SOME_ADDRESS`."""
     found = ports(pod)
-    return found | {(_SOME_ADDRESS, protocol, port) for _, protocol, port in found}
+    return found | {(_SOME_ADDRESS, protocol, port) for address, protocol, port in found if address != ANY_ADDRESS}
 
 
-def conflicting(wanted: Iterable[Port], taken: frozenset[Port]) -> Port | None:
+def conflicting(wanted: Iterable[Port], taken: Set[Port]) -> Port | None:
     """The first wanted port that pods have `taken_by`; the wildcard address takes all addresses. Costs the same with
     any number of taken ports.
     """
@@ -125,6 +125,11 @@ class Wants:
             1 + len(self.ports) + (min(size, PARTS_OF_POD) + len(pod.spec.node_selector) + len(self.amounts)) // 4
         )
         """Units of work for one node, about a microsecond each, without its taints: administrators set them."""
+
+    @cached_property
+    def counted(self) -> Counted:
+        """What the pod uses of its node."""
+        return counted(self.pod)
 
     @property
     def rules(self) -> Hashable:
@@ -195,16 +200,6 @@ def required_affinity(pod: Pod) -> NodeSelector | None:
     return affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
 
 
-def selector_text(selector: NodeSelector) -> str:
-    """Such as "zone In (a, b), gpu Exists"; alternatives with "or"."""
-    terms = [(*term.match_expressions, *term.match_fields) for term in selector.node_selector_terms]
-    return " or ".join(", ".join(map(_requirement_text, term)) for term in terms)
-
-
-def _requirement_text(found: NodeSelectorRequirement) -> str:
-    return f"{found.key} {found.operator}" + (f" ({', '.join(found.values)})" if found.values else "")
-
-
 def _matcher(selector: NodeSelector) -> Matcher:
     """A selector that cannot be parsed matches no node."""
     try:
@@ -221,7 +216,7 @@ def is_large(pod: Pod) -> bool:
     ports = sum(len(each.ports) for each in containers)
     amounts = sum(len(each.resources.requests) for each in containers)
     sizes = ports, amounts, len(spec.topology_spread_constraints), *map(len, lists)
-    return max(sizes) > PARTS_OF_POD or _has_large_affinity(pod)
+    return max(sizes) > PARTS_OF_POD or has_large_affinity(pod)
 
 
 def parts_of(pod: Pod) -> int:
@@ -233,21 +228,9 @@ def parts_of(pod: Pod) -> int:
     return parts + (required.size if required is not None else 0)
 
 
-def _has_large_affinity(pod: Pod) -> bool:
+def has_large_affinity(pod: Pod) -> bool:
     required = required_affinity(pod)
     return required is not None and required.size > PARTS_OF_POD
-
-
-def unchecked(pod: Pod) -> Iterator[str]:
-    """The rules that were not checked and may apply to this pod."""
-    affinity = pod.spec.affinity
-    if _has_large_affinity(pod):
-        yield f"node affinity of more than {PARTS_OF_POD:,} requirements"
-    if pod.spec.topology_spread_constraints:
-        yield "topology spread"
-    if affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None):
-        yield "affinity to other pods"
-    yield "volumes"
 
 
 Used = tuple[Mapping[str, int], int, frozenset[Port]]
@@ -256,24 +239,45 @@ Used = tuple[Mapping[str, int], int, frozenset[Port]]
 NOTHING_USED: Final[Used] = ({}, 0, frozenset())
 
 
-def counted(pod: Pod) -> Amounts:
-    """What the pod uses of its node: what it requests, of at most `AMOUNTS_OF_POD` resources."""
+Counted = tuple[Amounts, frozenset[Port]]
+"""What one pod uses of its node: see `Used`."""
+
+
+def counted(pod: Pod) -> Counted:
+    """What the pod requests, of at most `AMOUNTS_OF_POD` resources, and the ports that are `taken_by` it."""
     asked = {name: amount for name, amount in requested(pod).items() if amount}
-    if len(asked) <= AMOUNTS_OF_POD:
-        return asked
-    ordered = sorted(asked, key=lambda name: (name not in _OWN_RULES, "/" in name))
-    return {name: asked[name] for name in ordered[:AMOUNTS_OF_POD]}
+    if len(asked) > AMOUNTS_OF_POD:
+        ordered = sorted(asked, key=lambda name: (name not in _OWN_RULES, "/" in name))
+        asked = {name: asked[name] for name in ordered[:AMOUNTS_OF_POD]}
+    return asked, taken_by(pod)
 
 
-def together(used: Used, pods: Iterable[Pod], counted: Callable[[Pod], Amounts] = counted) -> Used:
+def together(used: Used, pods: Iterable[Counted]) -> Used:
     """What was used before, and by these pods."""
-    amounts, count, taken = dict(used[0]), used[1], set(used[2])
-    for pod in pods:
+    amounts, count, taken = Counter(used[0]), used[1], [used[2]]
+    for asked, ports in pods:
         count += 1
-        for name, amount in counted(pod).items():
-            amounts[name] = amounts.get(name, 0) + amount
-        taken |= taken_by(pod)
-    return amounts, count, frozenset(taken)
+        amounts.update(asked)
+        taken.append(ports)
+    return amounts, count, frozenset().union(*taken)
+
+
+def obstacles_together(
+    pods: Iterable[Wants], node: Node, used: Used, there: Iterable[Counted] = ()
+) -> Iterator[Obstacle]:
+    """What keeps these pods from the node together, besides what is `used` of it and the pods that will be `there`. The
+    work does not grow with what is used.
+    """
+    more, count, taken = together(NOTHING_USED, there)
+    amounts, ports, count = Counter(more), set(taken), count + used[1]
+    for wants in pods:
+        both = {name: used[0].get(name, 0) + amounts[name] for name in wants.amounts}
+        yield from wants.obstacles(node, both, count, used[2])
+        if conflicting(wants.ports, ports) is not None:
+            yield Obstacle("host port")
+        amounts.update(wants.counted[0])
+        ports |= wants.counted[1]
+        count += 1
 
 
 def _asked(pod: Pod) -> object:
@@ -293,7 +297,7 @@ class ResourcesInUse:
         self._expected: dict[str, object] = {}
         self._pods: dict[str, dict[str, Pod]] = {}
         self._used: dict[str, Used] = {}
-        self._counted: dict[str, tuple[Pod, Amounts]] = {}
+        self._counted: dict[str, tuple[Pod, Counted]] = {}
         """By UID: what pods use that have more parts than `REMEMBERED`."""
         for pod in pods:
             self.put(pod)
@@ -349,14 +353,14 @@ class ResourcesInUse:
     def _add_up(self, pod: Pod) -> int:
         """Remember what the pod uses, if it has many parts. Units of work."""
         containers = (*pod.spec.init_containers, *pod.spec.containers)
-        size = sum(1 + len(each.resources.requests) for each in containers)
+        size = sum(1 + len(each.ports) + len(each.resources.requests) for each in containers)
         known = self._counted.get(pod.metadata.uid)
         if size <= REMEMBERED or (known is not None and known[0] is pod):
             return 0
         self._counted[pod.metadata.uid] = pod, counted(pod)
         return size // 2
 
-    def _count(self, pod: Pod) -> Amounts:
+    def _count(self, pod: Pod) -> Counted:
         self._add_up(pod)
         known = self._counted.get(pod.metadata.uid)
         return known[1] if known is not None and known[0] is pod else counted(pod)
@@ -375,25 +379,20 @@ class ResourcesInUse:
     def suits(self, node: Node, pods: Sequence[Wants], without: Collection[str]) -> bool:
         """False when one of `SURE` keeps these pods from the node, once pods of the UIDs `without` are gone."""
         used = self.used(node.name, without)
-        for index, wants in enumerate(pods):
-            used = together(used, (pods[index - 1].pod,)) if index else used
-            if any(each.rule in SURE for each in wants.obstacles(node, *used)):
-                return False
-        return True
+        return not any(each.rule in SURE for each in obstacles_together(pods, node, used))
 
     def used(self, node: str, without: Collection[str] = ()) -> Used:
         """By the pods on the node, those of these UIDs left out, in whose containers it is linear."""
         pods = self._pods.get(node, {})
         known = self._used.get(node)
         if known is None:
-            known = self._used[node] = together(NOTHING_USED, pods.values(), self._count)
-        left_out = [pod for uid, pod in pods.items() if uid in without]
+            known = self._used[node] = together(NOTHING_USED, map(self._count, pods.values()))
+        left_out = [self._count(pod) for uid, pod in pods.items() if uid in without]
         if not left_out:
             return known
-        amounts, taken = dict(known[0]), known[2]
-        for pod in left_out:
-            for name, amount in self._count(pod).items():
-                amounts[name] -= amount
-        if any(map(ports, left_out)):
-            taken = frozenset().union(*(taken_by(pod) for uid, pod in pods.items() if uid not in without))
+        amounts, taken = Counter(known[0]), known[2]
+        for asked, _ in left_out:
+            amounts.subtract(asked)
+        if any(ports for _, ports in left_out):
+            taken = frozenset().union(*(self._count(pod)[1] for uid, pod in pods.items() if uid not in without))
         return amounts, known[1] - len(left_out), taken

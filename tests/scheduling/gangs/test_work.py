@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -12,11 +13,13 @@ import pytest
 from dra_extender.allocation.budget import CallState, TurnBudget, TurnSpent, WorkBudget
 from dra_extender.allocation.cache.results import NODE
 from dra_extender.allocation.workerrequests import WorkerReplies
+from dra_extender.api import core
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.groups import GANG, GANG_SIZE
 from dra_extender.api.resource import ResourceClaimStatus
 from dra_extender.devices.overlay import Planned
 from dra_extender.limits import PARTS_OF_GANG, PARTS_OF_POD, PODS_OF_GANG, REQUESTS_OF_GANG, REQUESTS_OF_POD
+from dra_extender.scheduling import noderules
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.gangs.decision import PART, GangDecision
@@ -43,12 +46,13 @@ MOST_LINES = 800_000
 """Of Python in one turn: 20 for each unit of a turn and of a search that begins in it, and a third more."""
 
 
-def kinds(size: int, count: int) -> Objects:
+def kinds(size: int, count: int, **more: Any) -> Objects:
     """A gang whose pods are of so many kinds, because they tolerate different taints."""
     found: list[Any] = []
     for index in range(size):
         tolerations = [{"key": f"kind-{index % count}", "operator": "Exists"}]
-        found += [make_claim(f"g-{index}"), member(f"g-{index}", f"g-{index}", size=size, tolerations=tolerations)]
+        pod = member(f"g-{index}", f"g-{index}", size=size, tolerations=tolerations, **more)
+        found += [make_claim(f"g-{index}"), pod]
     return found
 
 
@@ -261,6 +265,25 @@ async def test_the_claims_of_a_gang_have_so_many_requests_and_no_more(more: int,
     found = {**told.FailedNodes, **told.FailedAndUnresolvableNodes}
     assert found
     assert all(reason.startswith(text) for reason in found.values()) is refused
+
+
+async def test_each_pod_of_a_gang_is_read_three_times_however_often_it_is_compared_with_nodes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No two pods fit a node together, as is seen only when they are compared with it."""
+    read: Counter[str] = Counter()
+
+    def requested(pod: Pod) -> Mapping[str, int]:
+        read[pod.metadata.uid] += 1
+        return core.requested(pod)
+
+    large = [{"name": "c", "resources": {"requests": {"cpu": "60"}}}]
+    service = world.service(*nodes(12, 3), *kinds(12, 12, containers=large))
+    monkeypatch.setattr(noderules, "requested", requested)
+    found = run(service, world, WorkBudget())
+    assert found is not None
+    assert found.rank == 12
+    assert max(read.values()) == 3
 
 
 async def test_a_decision_that_takes_too_long_is_a_reason(world: World) -> None:

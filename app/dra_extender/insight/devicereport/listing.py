@@ -23,6 +23,7 @@ from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import Device, DeviceID, RequestedDevices, ResourceSlice
 from dra_extender.cel.trial import shown_value
 from dra_extender.devices.models import CounterID, DeviceModel, Traits, counters_consumed
+from dra_extender.devices.nodeselection import selector_text
 from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.readonly import DeviceHolder, ReadOnlyCluster, ReadOnlyInventory, ReadOnlyLedger, holders
 from dra_extender.devices.usage import EVERY_DEVICE, DeviceUse, PoolID
@@ -40,7 +41,6 @@ from dra_extender.insight.devicereport.report import (
     totals_of,
 )
 from dra_extender.insight.requests import UnknownObjectError, nodes_named
-from dra_extender.scheduling.noderules import selector_text
 from dra_extender.scheduling.turns import Turns
 from dra_extender.scheduling.view import View
 

@@ -24,9 +24,10 @@ from dra_extender.insight.why.remedies import remedies
 from dra_extender.insight.why.report import ClaimState, Diagnosis, NodeGroup, Preempted, Remedy
 from dra_extender.insight.why.statements import GangUnplaced, PodRefused, Statement
 from dra_extender.insight.why.wording import text_of
+from dra_extender.limits import PARTS_OF_POD
 from dra_extender.scheduling.claims import Unschedulable, created_names, full_reason
 from dra_extender.scheduling.feasibility import PreFilterState
-from dra_extender.scheduling.noderules import ResourcesInUse, is_large, unchecked
+from dra_extender.scheduling.noderules import ResourcesInUse, has_large_affinity, is_large
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.terms import NoPreemption, Preemption, PreemptionTerms
 from dra_extender.scheduling.reader import listed
@@ -187,7 +188,14 @@ def _bound(found: SimulatedPod) -> Diagnosis:
 
 def _unchecked(found: SimulatedPod) -> Iterator[str]:
     """Rules that may apply to the pod and were not checked."""
-    yield from unchecked(found.pod)
+    affinity = found.pod.spec.affinity
+    if has_large_affinity(found.pod):
+        yield f"node affinity of more than {PARTS_OF_POD:,} requirements"
+    if found.pod.spec.topology_spread_constraints:
+        yield "topology spread"
+    if affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None):
+        yield "affinity to other pods"
+    yield "volumes"
     drafts = (request.exactly for claim in found.snapshot.claims.values() for request in claim.spec.devices.requests)
     if any(request is not None and request.admin_access for request in drafts):
         yield f"label {ADMIN_LABEL} of namespace {found.pod.metadata.namespace}"

@@ -27,7 +27,7 @@ from dra_extender.scheduling.gangs.gang import Gang
 from dra_extender.scheduling.gangs.joint import NODES_PER_UNIT, CannotPlace, HasRoom, Place, capacities, place
 from dra_extender.scheduling.gangs.kinds import Member
 from dra_extender.scheduling.gangs.topology import MOST_DOMAINS, Level, domains, values_of
-from dra_extender.scheduling.noderules import Used, Wants, parts_of, together
+from dra_extender.scheduling.noderules import Used, Wants, obstacles_together, parts_of
 from dra_extender.scheduling.view import View
 
 
@@ -148,7 +148,8 @@ class _Deciding:
         parts = GangState, state.supposed, frozenset(waiting), fixed
         self.found: dict[Hashable, Any] = state.free.decisions.budget.found.setdefault(parts, {})
         """What the turns of the call have found. A plan counts as long as its devices are free and no claim changes."""
-        self._rules = Wants(asked.pod).rules
+        self._wanted: dict[str, Wants] = self._once(Wants, dict)
+        self._rules = self._wants(asked.pod).rules
         self._candidates: list[tuple[PreFilterState, Hashable]] = []
         """The members to place, the asked one first, and what each wants of a node."""
         self._refused: list[tuple[Pod, Unschedulable | Failure]] = []
@@ -185,7 +186,14 @@ class _Deciding:
         known = tuple(map(self._as_planned, claims)) or found
         is_known = known == found and pod.metadata.uid == self._uid
         able = self._asked if is_known else pre_filter(free, pod, known, self._usable)
-        return pod, found, requests, able, Wants(pod).rules
+        return pod, found, requests, able, self._wants(pod).rules
+
+    def _wants(self, pod: Pod) -> Wants:
+        """What the pod needs of a node. Read once in a call, unless `takers` change the pod."""
+        known = self._wanted.get(pod.metadata.uid)
+        if known is None or known.pod is not pod:
+            known = self._wanted[pod.metadata.uid] = self._state.free.wants(pod)
+        return known
 
     def _as_planned(self, claim: ResourceClaim) -> ResourceClaim:
         """The claim with the devices that a member which keeps its place gets for it."""
@@ -346,12 +354,9 @@ class _Deciding:
         def has_room(node: str, pods: Sequence[Pod]) -> bool:
             if len(pods) == 1 and node in asked and not pods[0].status.node_allocatable_resource_claim_statuses:
                 return True
-            used = together(state.used(node, own), there.get(node, ()))
-            for pod in pods:
-                if any(True for _ in state.free.wants(pod).obstacles(nodes[node], *used)):
-                    return False
-                used = together(used, (pod,))
-            return True
+            fixed = (self._wants(pod).counted for pod in there.get(node, ()))
+            wanted = map(self._wants, pods)
+            return not any(True for _ in obstacles_together(wanted, nodes[node], state.used(node, own), fixed))
 
         return has_room
 
