@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,13 +16,14 @@ from dra_extender.allocation.cache.results import NODE
 from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api import core
 from dra_extender.api.core import Node, Pod
-from dra_extender.api.groups import GANG, GANG_SIZE
+from dra_extender.api.groups import GANG, GANG_SIZE, GroupKey
 from dra_extender.api.resource import ResourceClaimStatus
 from dra_extender.devices.overlay import Planned
 from dra_extender.limits import PARTS_OF_GANG, PARTS_OF_POD, PODS_OF_GANG, REQUESTS_OF_GANG, REQUESTS_OF_POD
 from dra_extender.scheduling import noderules
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
+from dra_extender.scheduling.gangs.controller import GangPlans
 from dra_extender.scheduling.gangs.decision import PART, GangDecision
 from dra_extender.scheduling.gangs.gang import gang_of, gang_with_devices
 from dra_extender.scheduling.gangs.topology import PREFERRED, REQUIRED, SAME, values_of
@@ -284,6 +286,20 @@ async def test_each_pod_of_a_gang_is_read_three_times_however_often_it_is_compar
     assert found is not None
     assert found.rank == 12
     assert max(read.values()) == 3
+
+
+async def test_the_name_of_a_gang_that_was_tried_in_vain_is_not_kept(world: World) -> None:
+    """A user may write 200,000 characters, and the last 10,000 gangs are remembered."""
+    service = world.service(*nodes(1, 2), *gang("g", 2))
+    plans, key = service.extender.gangs.plans, GroupKey("gang", "default", "g" * 200_000)
+    before = sys.getrefcount(key)
+    plans.put(key, {}, ())
+    await world.settle(GangPlans.SECONDS + 1.0)
+    plans.expire()
+    assert plans.get(key) is None
+    assert plans.is_paused(GroupKey("gang", "default", "g" * 200_000))
+    assert not plans.is_paused(GroupKey("gang", "default", "g" * 199_999))
+    assert sys.getrefcount(key) == before
 
 
 async def test_a_decision_that_takes_too_long_is_a_reason(world: World) -> None:

@@ -80,7 +80,8 @@ class GangPlans:
     def __init__(self, clock: Clock, config: SchedulingConfig, observer: Observer, ended: Callable[[], None]) -> None:
         """`ended`: called when devices are no longer held, so that other pods may fit."""
         self._clock = clock
-        self._pauses: Pauses[GroupKey] = Pauses(clock, config)
+        self._pauses: Pauses[int] = Pauses(clock, config)
+        """By hash of the group, because users write the names of gangs, which may be long."""
         self._observer = observer
         self._ended = ended
         self._plans: dict[GroupKey, GangPlan] = {}
@@ -126,7 +127,7 @@ class GangPlans:
 
     def is_paused(self, key: GroupKey) -> bool:
         """True while the gang gets no plan, because its last one was in vain."""
-        return key not in self._plans and not self._pauses.over(key)
+        return key not in self._plans and not self._pauses.over(hash(key))
 
     def drop(self, key: GroupKey, result: GangPlanResult) -> None:
         """The gang has no plan any more."""
@@ -145,7 +146,7 @@ class GangPlans:
             plan.created = min(filter(None, (plan.created, pod.metadata.creation_timestamp)), default="")
             plan.bound.add(pod_uid)
             plan.until = self._clock.monotonic() + self.BOUND_SECONDS
-            self._pauses.forget(key)
+            self._pauses.forget(hash(key))
             if not plan.places:
                 del self._plans[key]
                 self._observer.count(GANG_PLANS, "bound")
@@ -164,7 +165,7 @@ class GangPlans:
         """Drop the plans whose time is over."""
         now = self._clock.monotonic()
         for key in [key for key, plan in self._plans.items() if plan.until <= now]:
-            self._pauses.failed(key)
+            self._pauses.failed(hash(key))
             self.drop(key, "expired")
 
     def kept_from(self, pod: Pod) -> Sequence[Planned]:
