@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 
 import msgspec
 import pytest
@@ -57,6 +58,15 @@ async def test_a_note_is_text(server: ScriptedServer, client: KubeClient) -> Non
     notes = [asked.json["note"] for asked in server.asked]
     assert all(map(is_harmless, notes))
     assert all("\n" not in note and len(note.encode()) <= 1024 for note in notes)
+
+
+async def test_of_a_note_no_more_is_kept_than_is_sent(server: ScriptedServer, client: KubeClient) -> None:
+    accept(server)
+    recorder = EventRecorder(client, "i")
+    recorder.record(Event(regarding=POD, reason="R", action="A", note="n" * 100_000))
+    assert sys.getsizeof(recorder._queue.take().note) < 4_096
+    await recorder.send(Event(regarding=POD, reason="R", action="A", note="n" * 100_000))
+    assert all(sys.getsizeof(part) < 4_096 for key in recorder._written for part in key)
 
 
 async def test_the_same_event_again_is_counted_on_the_first(server: ScriptedServer, client: KubeClient) -> None:
