@@ -67,6 +67,10 @@ class DecodeError(ValueError):
         self.problem = problem
 
 
+class TooDeepError(ValueError):
+    """A part of an object has too many levels."""
+
+
 @lru_cache(maxsize=65536)
 def _repeated(text: str) -> Quantity:
     """Slices repeat the same few amounts thousands of times: one object each."""
@@ -133,8 +137,12 @@ def to_builtins(value: Any) -> Any:
 
 
 def _decode_tolerantly(kind: type[T], data: bytes | msgspec.Raw, first: Exception) -> T:
-    """Leave out nulls and ignored fields and try again. If that fails too, report the first problem with the name."""
+    """Leave out nulls and ignored fields and try again. If that fails too, or cannot help because a part is too deep,
+    report the first problem with the name.
+    """
     name = ""
+    if isinstance(first.__cause__, TooDeepError) and not _ignored:
+        raise decode_error(kind, data, first)
     try:
         plain = msgspec.json.decode(data)
         if isinstance(plain, dict) and isinstance(plain.get("metadata"), dict):

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from dra_extender.api.core import NodeSelector, Taint, Toleration
-from dra_extender.api.decoding import depth
+from dra_extender.api.decoding import TooDeepError, depth
 from dra_extender.api.meta import Condition, Ignored, Object, ObjectMeta, StrictObject
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.semver import VersionText
@@ -192,7 +192,7 @@ class OpaqueDeviceConfiguration(StrictObject, frozen=True, gc=False):
         # A decoded Raw is a view that keeps the whole message alive; a list of claims is tens of megabytes.
         msgspec.structs.force_setattr(self, "parameters", self.parameters.copy())
         if depth(bytes(self.parameters)) > DEPTH_OF_PARAMETERS:
-            raise ValueError(f"opaque parameters are nested more than {DEPTH_OF_PARAMETERS} levels deep")
+            raise TooDeepError(f"opaque parameters are nested more than {DEPTH_OF_PARAMETERS} levels deep")
 
 
 class DeviceClassConfiguration(StrictObject, frozen=True, gc=False):
