@@ -6,10 +6,11 @@ import asyncio
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from dra_extender.api.decoding import convert
 from dra_extender.api.errors import ConflictError, OutcomeUnknownError, RejectedError
-from dra_extender.api.resource import ResourceClaim, ResourceSlice
+from dra_extender.api.resource import ResourceClaim, ResourceClaimConsumerReference, ResourceSlice
 from dra_extender.scheduling.bind.failure import COUNTERS_UNKNOWN, NOT_LEADER, TAKEN
 from dra_extender.scheduling.feasibility import NOT_AVAILABLE
 from dra_extender.scheduling.outcomes import CONFLICTS
@@ -181,6 +182,31 @@ async def test_an_allocation_that_nobody_has_verified_waits_for_its_limits(world
     await world.settle()
     assert (await third.filter(world.api.pod("p"))).NodeNames == ["n1"]
     assert await third.bind(world.api.pod("p"), "n1") == ""
+
+
+@pytest.mark.parametrize("node", ["n1", "n2"])
+async def test_only_a_pod_on_the_node_of_an_allocation_shows_that_it_was_verified(world: World, node: str) -> None:
+    """A replica that took more than there was ended before it looked for rivals. Users create pods with a node, and
+    kube-controller-manager reserves their claims for them.
+    """
+    world.add(*divided(), of_model("c", "one"), of_model("d", "two"), make_pod("p", "c"), make_pod("q", "d"))
+    one, other = world.service(lag=0.5), world.service(lag=0.5)
+    other.client.kill_on = ("write_status", "after")
+    bind = one.spawn(one.bind(world.api.pod("p"), "n1"))
+    other.spawn(other.bind(world.api.pod("q"), "n1"))
+    await world.settle(0.1)
+    await other.kill()
+    assert await bind == ""
+    claim, created = world.api.claim("d"), make_pod("created", "d", node=node)
+    assert claim.allocation is not None
+    user = ResourceClaimConsumerReference(resource="pods", name="created", uid=created.metadata.uid)
+    users = (*claim.status.reserved_for, user)
+    world.add(replace(claim, status=replace(claim.status, reserved_for=users)), created)
+    third = world.service()
+    third.start()
+    await world.settle(1.0)
+    assert (await third.filter(world.api.pod("q"))).NodeNames == (["n1"] if node == "n1" else [])
+    world.api.violations.clear()  # the user has bound this pod, not the service
 
 
 async def test_a_device_that_somebody_takes_during_a_bind_is_not_written_onto(world: World, small: Objects) -> None:

@@ -178,9 +178,12 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return [(result, pool.device(result.device, node) if pool is not None else None) for result, pool in found]
 
     def bound_user(self, claim: ResourceClaim) -> Pod | None:
-        """A bound pod that the claim is reserved for by name."""
+        """A bound pod that the claim is reserved for by name, on the node of its devices: kube-controller-manager
+        reserves claims also for pods that users create with a node, which may be another one.
+        """
         pods = (self.pods.get(entry.uid) for entry in claim.status.reserved_for if entry.resource == "pods")
-        return next((pod for pod in pods if pod is not None and pod.spec.node_name), None)
+        bound, node = (pod for pod in pods if pod is not None and pod.spec.node_name), node_of(claim.allocation)
+        return next((pod for pod in bound if node in ("", pod.spec.node_name)), None)
 
     def users(self, claim: ResourceClaim, names: dict[str, Set[str]] | None = None) -> list[Pod | None]:
         """The pods that the claim is reserved for; None for one that is not known. If it is reserved for a PodGroup:
