@@ -36,7 +36,7 @@ NOT_SERVED = Served("")
 
 @dataclass(slots=True, eq=False)
 class Replica:
-    """One per service. `Supervision` sets the public fields that are no settings. Event loop only."""
+    """One per service. `Supervision` sets the public fields except the settings. Event loop only."""
 
     elects: bool = False
     """Setting: replicas elect a leader."""
