@@ -156,7 +156,7 @@ class Adopter:
         whole, _, _ = self.site.plane.audit_log.read_text().rpartition("\n")  # the last line may be half written
         lines = whole.splitlines()
         events, self._written = [json.loads(line) for line in lines[self._written :]], len(lines)
-        own = {event["objectRef"]["resource"] for event in events if event["user"]["username"] == SERVICE}
+        own = {event["objectRef"]["resource"] for event in events if event["user"].get("username") == SERVICE}
         return {resource for resource in own if not resource.endswith("reviews")}
 
     def report(self) -> dict[str, Any]:
