@@ -7,12 +7,11 @@ live: it changes between two awaits when the watches deliver events.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
-from itertools import repeat
 from typing import Protocol
 
 import msgspec
 
-from dra_extender.allocation.budget import UNLIMITED, WorkBudget
+from dra_extender.allocation.budget import WorkBudget
 from dra_extender.allocation.constraints import Values
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Pod
@@ -72,7 +71,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """UIDs of claims whose allocation is being taken back."""
     placement: Placement | None = None
     """What chooses among nodes and devices that fit; None: the first devices, and no preference for a node."""
-    budgets: Callable[[], Iterator[WorkBudget]] = lambda: repeat(UNLIMITED)
+    budgets: Callable[[], Iterator[WorkBudget]] = lambda: iter(WorkBudget, None)
     """The budgets of one question, turn by turn."""
     is_abandoned: Callable[[ResourceClaim], bool] = lambda claim: False
     """True when no bind of any replica relies on the claim's allocation any more."""

@@ -12,6 +12,7 @@ from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.scheduling import turns
 from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.turns import QueryBudget
 from tests.support.counting import counted_turns
 from tests.support.diagnosis.scene import view_of
 from tests.support.simulation.objects import (
@@ -79,3 +80,11 @@ def test_an_answer_about_twelve_nodes_is_complete_however_many_pods_run_on_them(
     view = view_of([*_objects(12, ask(9)), *pods], FeatureGates(), SchedulingConfig())
     found = counted_turns(diagnosing(view, make_pod("p", "c"))).result
     assert (found.nodes, bool(found.remedies), found.complete) == (12, True, True)
+
+
+def test_a_command_charges_each_decision_once() -> None:
+    view = view_of(_objects(2, ask(1)), FeatureGates(), SchedulingConfig())
+    budget = QueryBudget(view)
+    for _ in range(3):
+        counted_turns(budget.turn(lambda view: view.decisions.budget.spend(10)))
+    assert budget.work == 30
