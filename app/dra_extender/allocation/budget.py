@@ -45,6 +45,10 @@ class Deferred(Exception):
     """
 
 
+class CallEnded(Deferred):
+    """The call has no further turn: nothing more is done in this one."""
+
+
 def ask_all(ask: Callable[[S], T], items: Iterable[S]) -> list[T]:
     """The answers about all items. Raises Deferred after each was asked, so that all requests to workers are deferred;
     and what else `ask` raises.
@@ -54,6 +58,8 @@ def ask_all(ask: Callable[[S], T], items: Iterable[S]) -> list[T]:
     for item in items:
         try:
             found.append(ask(item))
+        except CallEnded:
+            raise
         except Deferred as problem:
             waiting = str(problem)
     if waiting:
@@ -177,7 +183,7 @@ class TurnBudget(WorkBudget):
         if not self._last:
             raise TurnSpent
         self.unfinished = True
-        raise Deferred(self.call.stopped)
+        raise CallEnded(self.call.stopped)
 
     def attempt(self, do: Callable[[Work | None], T], share: int = 1) -> T:
         if self._left <= 0:

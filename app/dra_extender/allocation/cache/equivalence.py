@@ -13,7 +13,6 @@ that nothing reads are left out.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
@@ -101,13 +100,15 @@ class DeviceSignatures:
 
     def prepare(self, models: Iterable[DeviceModel], budget: WorkBudget) -> None:
         """Evaluate the filters one after the other, because the cache may not hold all compiled selectors at once.
-        Raises TurnSpent. Requests to workers are deferred.
+        Raises TurnSpent, and Deferred when the call ends here. Requests to workers are deferred.
         """
         new = [model for model in dict.fromkeys(models) if id(model) not in self._known]
         for filter in self._reads.filters if len(new) > 1 else ():
             for model in new:
-                with suppress(Deferred):
+                try:
                     suitability(model, filter, budget)
+                except Deferred:
+                    budget.spend(0)  # a spent turn ends, and so does the call if it has no other turn
 
     def _number(self, model: DeviceModel, budget: WorkBudget) -> int:
         reads = self._reads
