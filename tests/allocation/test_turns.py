@@ -11,11 +11,12 @@ import pytest
 from dra_extender.allocation.budget import CallState, TurnBudget, TurnSpent
 from dra_extender.allocation.cache import equivalence
 from dra_extender.allocation.decisions import Decisions
+from dra_extender.allocation.plan import Plan
 from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.resource import ResourceClaim
 from tests.support.allocation.costs import LINES, LINES_PER_UNIT_OF_CEL
 from tests.support.allocation.heavy import selecting
-from tests.support.allocation.manynodes import World, exactly, selector, wanted
+from tests.support.allocation.manynodes import World, attributes, exactly, selector, wanted
 from tests.support.counting import lines
 
 T = TypeVar("T")
@@ -108,3 +109,28 @@ def test_the_last_turn_of_a_call_does_not_look_for_what_selectors_read_when_it_i
     claim = wanted(*(exactly(name=f"r{number}", selectors=each) for number, each in enumerate(selectors)))
     world.decisions.plan([claim], "n0")  # has made the claim ready
     assert is_last_turn_short(world, claim)
+
+
+def fabric(devices: int) -> World:
+    """Two nodes that see the same devices, which are all different."""
+    world = world_of(0, world_of(0))
+    pool = {"name": "fabric", "generation": 1, "resourceSliceCount": 1}
+    listed = [{"name": f"d{number}", **attributes(serial=f"{number}")} for number in range(devices)]
+    world.put_slice("fabric", {"driver": "gpu", "pool": pool, "allNodes": True, "devices": listed})
+    return world
+
+
+def test_selectors_of_a_claim_for_several_nodes_are_charged() -> None:
+    """They were evaluated in one turn when the devices had forgotten the answers."""
+    claim = selecting("c", f"{SERIAL} == 'x' || {rounds(1_000)}")
+    found, turns = in_turns(fabric(8), lambda decisions: decisions.plan_together([claim], [["n0", "n1"]]))
+    assert isinstance(found, Plan)
+    assert sum(turns) > 8 * 3_000
+    assert max(turns) < 2 * ALLOWANCE
+
+
+def test_claims_for_several_nodes_with_more_filters_and_devices_than_a_turn_reads_are_decided() -> None:
+    claim = wanted(*several(10))
+    world = fabric(2 * ALLOWANCE // 10)
+    found, _ = in_turns(world, lambda decisions: decisions.plan_together([claim], [["n0", "n1"]]))
+    assert isinstance(found, Plan)

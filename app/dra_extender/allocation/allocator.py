@@ -28,8 +28,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import product
 from operator import and_
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from cachetools import LRUCache
 from msgspec.structs import replace
 
 from dra_extender.allocation import selectors
@@ -56,6 +57,9 @@ from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.nodeallocatable import NotConsumedError, amounts_of
 from dra_extender.devices.nodeselection import NodeSelection, one_node
 from dra_extender.devices.pools import NodeView, PooledDevice, seen_together
+
+REMEMBERED_TOGETHER: Final = 64
+"""So many combinations of nodes are remembered for the turns of a call."""
 
 ShareIDs = Callable[[], str]
 """A fresh UUID for each call."""
@@ -97,13 +101,16 @@ class Allocator:
         nodes: Sequence[Sequence[str]],
         views: Mapping[str, NodeView],
         holdings: Callable[[NodeView], NodeHoldings],
+        budget: WorkBudget,
         work: Work | None,
     ) -> Plan | Unfit | Failure:
         """Devices for claims on several nodes at once; `nodes[i]`: where claim i is used. Mode All means the matching
         devices that one of these nodes sees, and the others have to see them too. Unfit as well where the nodes cannot
-        be looked at together (`seen_together`). Raises WorkExceeded.
+        be looked at together (`seen_together`). Raises what the budget does, and WorkExceeded.
         """
-        together, found = seen_together(list(views.values())), Unfit(NO_SOLUTION, 0)
+        key, found = tuple(views.values()), Unfit(NO_SOLUTION, 0)
+        known = budget.found.setdefault(seen_together, LRUCache(REMEMBERED_TOGETHER))
+        known[key] = together = known.get(key) or seen_together(key)  # remembers what later turns do not look for again
         if together is None:
             return found
         view, masks = together
@@ -116,7 +123,7 @@ class Allocator:
         try:
             for chosen in product(*choices):
                 allowed = [(mask, seen[name]) for mask, name in zip(shared, chosen, strict=True)]
-                search = self._find(AllocationTask(prepared, view, holdings(view), UNLIMITED, work, allowed))
+                search = self._find(AllocationTask(prepared, view, holdings(view), budget, work, allowed))
                 if not isinstance(search, Unfit):
                     return self._plan(prepared, view, search.state.taken, search.steps, chosen)
                 found = search

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
+from functools import partial
 from typing import Final
 
 from cachetools import LRUCache
@@ -285,15 +286,14 @@ class Decisions:
         return found if chosen.amounts else chosen
 
     def plan_together(self, claims: Sequence[ResourceClaim], nodes: Sequence[Sequence[str]]) -> Plan | Unfit | Failure:
-        """How to allocate the claims at once, each for use on all of its `nodes`. Raises Deferred."""
+        """How to allocate the claims at once, each for use on all of its `nodes`. Raises TurnSpent and Deferred."""
         prepared = self._prepare(claims)
         if isinstance(prepared, Failure):
             return prepared
-        views, allocator = {name: self._view(name) for of in nodes for name in of}, self._allocator
+        views, budget = {name: self._view(name) for of in nodes for name in of}, self.budget
+        together = partial(self._allocator.allocate_together, prepared, nodes, views, self._holdings, budget)
         try:
-            return self.budget.attempt(
-                lambda work: allocator.allocate_together(prepared, nodes, views, self._holdings, work)
-            )
+            return budget.attempt(together)
         except WorkExceeded:
             raise Deferred(SEARCHING) from None
 
