@@ -12,6 +12,7 @@ from dra_extender.allocation.budget import CallState, TurnBudget, TurnSpent
 from dra_extender.allocation.cache import equivalence
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.allocation.plan import Plan
+from dra_extender.allocation.requests import REMEMBERED_BYTES
 from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.resource import ResourceClaim
 from tests.support.allocation.costs import LINES, LINES_PER_UNIT_OF_CEL
@@ -93,7 +94,7 @@ def is_last_turn_short(world: World, claim: ResourceClaim) -> bool:
     return found < LINES_PER_UNIT_OF_CEL * budget.used + LINES
 
 
-@pytest.mark.parametrize("remembered", [0, equivalence.REMEMBERED_BYTES], ids=["many filters", "few filters"])
+@pytest.mark.parametrize("remembered", [0, REMEMBERED_BYTES], ids=["many filters", "few filters"])
 def test_the_last_turn_of_a_call_ends_when_it_is_spent(remembered: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """It went through all filters and devices without a charge: six seconds for 3,584 alternatives and 128 devices."""
     monkeypatch.setattr(equivalence, "REMEMBERED_BYTES", remembered)

@@ -8,8 +8,13 @@ from dra_extender.api.resource import (
     DeviceRequestAllocationResult,
     ResourceClaim,
 )
+from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.tentativeplans import TentativePlan, TentativePlans
-from tests.support.simulation.objects import make_claim
+from dra_extender.scheduling.verbs import prioritize
+from tests.support.counting import calls
+from tests.support.scheduling.gangs import nodes
+from tests.support.simulation.objects import make_claim, make_pod
+from tests.support.simulation.world import World
 
 
 class Clock:
@@ -77,3 +82,14 @@ def test_plans_that_touch_a_pool_or_a_claim_come_in_the_order_in_which_they_were
 def test_the_plans_of_others_come_by_node() -> None:
     tentative_plans, _ = made(plan("a", "n1", "n1"), plan("b", "n2", "n2"), plan("c", "n1", "n1"))
     assert {node: pods(plans) for node, plans in tentative_plans.others("b").items()} == {"n1": ["a", "c"]}
+
+
+async def test_claims_without_devices_cost_the_pods_of_others_little(world: World) -> None:
+    """Plans of 40 pods with 1,000 of them took 0.16 s in each prioritize call for the node."""
+    service = world.service(*nodes(1, 2), make_claim("c"), make_pod("p", "c"))
+    view, claims = service.extender.view, tuple(make_claim(f"c-{number}", requests=[]) for number in range(1_000))
+    before, other = plan("a", "n1", "n1"), TentativePlan("b", "n1", claims, (AllocationResult(),) * len(claims))
+    prefiltered = pre_filter(view, world.api.pod("p"))
+    assert isinstance(prefiltered, PreFilterState)
+    assert prioritize._fits_beside(view, prefiltered, "n1", [before])
+    assert calls(lambda: prioritize._fits_beside(view, prefiltered, "n1", [before, other])) < len(claims)

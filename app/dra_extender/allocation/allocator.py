@@ -170,6 +170,7 @@ class Allocator:
         try:
             if reply.error:
                 raise FatalError(reply.error, reply.claim)
+            budget.spend(prepared.units)
             shareable, allowed = view.multi if prepared.features.DRAConsumableCapacity else 0, view.all
             if prepared.values:
                 budget.spend(len(view.devices) * len(prepared.values))

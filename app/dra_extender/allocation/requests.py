@@ -45,6 +45,10 @@ REMEMBERED_BYTES: Final = 2**26
 REQUEST: Final = 10
 """Units of work that making a request ready costs, or an alternative of it."""
 
+CLAIM: Final = 5
+"""Units of work that a claim costs on a node, without its requests."""
+CONFIGURATIONS_PER_UNIT: Final = 2
+
 MOST_FILTERS: Final = 2**13
 """Of one pod's claims, for which there is room: 32 claims with all alternatives that requests may have."""
 
@@ -209,13 +213,15 @@ Ready = tuple[tuple[PreparedRequest, ...], Mapping[str, DeviceClass]]
 
 
 class PreparedClaims:
-    """All claims of a pod in order; `requests` are those of all claims. Their devices must have the `values`."""
+    """All claims of a pod in order; `requests`: of all claims. Devices must have the `values`. `units`: as `CLAIM`."""
 
     def __init__(self, claims: tuple[PreparedClaim, ...], features: FeatureGates, values: Values = ()) -> None:
         self.claims = claims
         self.values = values
         self.features = features
         self.requests = tuple(request for claim in claims for request in claim.requests)
+        configurations = (len(each.claim.spec.devices.config) for each in claims)
+        self.units = sum([CLAIM + number // CONFIGURATIONS_PER_UNIT for number in configurations])
 
 
 class _Invalid(Exception):
@@ -243,7 +249,7 @@ def prepare(
     index = sum(len(requests) for requests, _ in prepared)
     try:
         for claim in claims[len(prepared) :]:
-            spend(sum(map(_units_to_prepare, claim.spec.devices.requests)))
+            spend(CLAIM + sum(map(_units_to_prepare, claim.spec.devices.requests)))
             ready = _claim(claim, len(prepared), index, _Context(classes, features, known))
             index += len(ready[0])
             prepared.append(ready)

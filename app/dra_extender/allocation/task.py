@@ -161,6 +161,7 @@ class AllocationTask:
         self._tables: dict[str, AttributeTable] = {}
         self.claim_constraints: list[range] = []
         self.options: list[tuple[RequestOption, ...]] = []
+        self.charge(prepared.units)
         for number, claim in enumerate(prepared.claims):
             self._add_claim(number, claim)
         self.can_raise = any(option.raises for options in self.options for option in options)

@@ -183,10 +183,11 @@ class GangPlans:
 
 
 def _held(places: Iterable[Place]) -> Mapping[str, tuple[Planned, int]]:
-    """By identity of the claim, with the highest priority of its pods: pods of a gang may share it."""
+    """The claims that get devices, by identity, with the highest priority of their pods: pods may share a claim."""
     found: dict[str, tuple[Planned, int]] = {}
     for place in sorted(places, key=lambda each: each.pod.spec.priority):
-        found.update((identity(each[0]), (each, place.pod.spec.priority)) for each in place.planned)
+        planned = (each for each in place.planned if each[1].devices.results)
+        found.update((identity(each[0]), (each, place.pod.spec.priority)) for each in planned)
     return found
 
 

@@ -41,6 +41,7 @@ NODES_OF_UNIT: Final = 4
 """So many nodes are put in order for a unit."""
 NODES_PER_UNIT: Final = 8
 """Nodes that are looked up in one decision per unit of work."""
+CLAIMS_PER_UNIT: Final = 4
 
 HasRoom = Callable[[str, Sequence[Pod]], bool]
 """Whether these pods fit on the node of this name together, apart from devices."""
@@ -163,9 +164,10 @@ class _JointSearch:
     def _count(self, kind: Kind, name: str, most: int) -> int:
         """How many members of the kind fit on the node, of which one does."""
         low, high, growing = 1, most, True
+        claims = kind.members[0].prefiltered.claims.pending
         while low < high:
             count = min(high, 2 * low) if growing else (low + high + 1) // 2
-            self._charge(STEP + count)
+            self._charge(STEP + count * (1 + len(claims) // CLAIMS_PER_UNIT))
             if self._fits_by_devices(kind.members[:count], name):
                 low = count
             else:

@@ -143,7 +143,7 @@ def _fits_beside(view: View, prefiltered: PreFilterState, name: str, plans: Iter
     pending = pending_claims(prefiltered, node) if node is not None else None
     if not isinstance(pending, PendingClaims) or not pending.claims:
         return True
-    decided = [pair for plan in plans for pair in plan.planned]
+    decided = [pair for plan in plans for pair in plan.planned if pair[1].devices.results]
     after = view.decisions.with_state(view.overlay().with_plans(decided))
     try:
         return isinstance(after.plan(pending.claims, name), Plan)
