@@ -29,8 +29,10 @@ from bench.placement import trace
 from bench.placement.report import DOCUMENT, SHOWN
 from bench.placement.run import KUBE, STRATEGIES, Site, play
 from bench.placement.trace import Job, Workload
+from dra_extender.insight.shadow import devices_of
 from dra_extender.placement.policies import PlacementStrategy
-from dra_extender.service.shadow import ShadowRecord, devices_of
+from dra_extender.scheduling.turns import run_at_once
+from dra_extender.service.shadow import ShadowRecord
 
 RESULTS: Final = Path(__file__).with_name("shadow.json")
 MOST_POINTS: Final = 1.0
@@ -121,7 +123,7 @@ async def predicted(workload: Workload, policy: str, seed: int) -> tuple[Use, Us
             return record.placed > before
 
         shares = (await play(jobs, workload.capacity, place)).shares
-        report = record.report(0)
+        report = run_at_once(record.report(0))
     placed = iter(theirs)
 
     async def as_placed(job: Job) -> bool:

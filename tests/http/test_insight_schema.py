@@ -36,6 +36,7 @@ from dra_extender.insight.shadow import Outcome, RuleReport, ShadowExample, Shad
 from dra_extender.kube.access import AccessDecision, Reviews, UserInfo
 from dra_extender.scheduling.outcomes import Reading
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
+from dra_extender.scheduling.turns import Turns
 from dra_extender.scheduling.view import View
 from tests.support.examples import examples
 from tests.support.simulation.objects import DRIVER, make_claim, make_class, make_node, make_pod, make_slice
@@ -81,10 +82,11 @@ class Scripted:
         twice = Violation("device", f"{DRIVER}/n1/a", ("default/bound", "other/thief"), "allocated twice")
         return list(cluster_problems(self.view.cluster, [], [twice], ["patch resourceclaims/status"]))
 
-    def shadow(self) -> ShadowReport:
+    def shadow(self) -> Turns[ShadowReport]:
         found = ShadowReport("2026-01-01T00:00:00Z", "pack", (RuleReport("refused"),))
         ours, theirs = Outcome(why="class"), Outcome("n1", (DRIVER,))
         found.add("refused", ShadowExample("default/p", "default-scheduler", found.since, theirs, ours, 0.0))
+        yield
         return found
 
     def live(self) -> Sequence[Check]:

@@ -208,7 +208,7 @@ async def test_a_pod_counts_once_the_allocations_of_earlier_pods_are_known() -> 
         assert await shadowed.rules() == {"same": 1}
         shadowed.bind(waiting("q"), running("q", "a", "gpu-1"))
         await shadowed.quiet()
-        assert shadowed.record.report(0).pods == 1
+        assert shadowed.record.settled().pods == 1
 
 
 def member(document: list[Json], size: int) -> list[Json]:

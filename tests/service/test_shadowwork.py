@@ -13,7 +13,7 @@ import pytest
 from dra_extender.api.core import Pod
 from dra_extender.insight.snapshot import SimulatedPod
 from dra_extender.scheduling.claims import all_claim_names
-from dra_extender.scheduling.turns import Turns
+from dra_extender.scheduling.turns import PORTION, Turns
 from dra_extender.service.shadow import Choice, FollowedCopy
 from tests.support.diagnosis.gpupods import pod
 from tests.support.service.shadowing import TWO, Json, Shadowed, recording, running, waiting
@@ -147,3 +147,10 @@ async def test_a_decision_stops_when_too_many_events_wait(monkeypatch: pytest.Mo
         for name, device in (("p", "gpu-0"), ("q", "gpu-1")):
             shadowed.bind(waiting(name), running(name, "a", device))
         assert await shadowed.rules() == {"not decided": 1, "same": 1}
+
+
+async def test_the_report_counts_pods_and_claims_in_turns() -> None:
+    documents = [document for number in range(2 * PORTION) for document in waiting(f"p{number}", 9)]
+    async with recording(Shadowed([*TWO, *documents])) as shadowed:
+        turns = sum(1 for _ in shadowed.record.report(0))
+        assert turns == 8

@@ -69,7 +69,7 @@ class Insight(Protocol):
     def problems(self) -> Turns[Sequence[ClusterProblem]]:
         """All problems, in small steps."""
 
-    def shadow(self) -> ShadowReport | str:
+    def shadow(self) -> Turns[ShadowReport] | str:
         """The report of shadow mode, or why this replica has none."""
 
 
@@ -261,7 +261,7 @@ def _add_shadow(router: APIRouter, queue: QueryQueue) -> None:
         found = queue.insight.shadow()
         if isinstance(found, str):
             raise HTTPException(503, f"dra-extender: {found}")
-        return json_response(found)
+        return json_response(await queue.answer(found))
 
 
 def _add_whatif(router: APIRouter, queue: QueryQueue) -> None:

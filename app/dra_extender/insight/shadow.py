@@ -6,12 +6,16 @@ The report has at most `EXAMPLES` examples of a rule, with at most `DEVICES` dev
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
 
+from dra_extender.api.core import Pod
+from dra_extender.api.resource import AllocationResult, ResourceClaim
 from dra_extender.plaintext import counted
+from dra_extender.scheduling.turns import PORTION, Turns
+from dra_extender.scheduling.view import View
 
 RULES: Final = {
     "same": "the same node and devices",
@@ -84,6 +88,10 @@ class ShadowReport(msgspec.Struct):
     double_allocations: int = 0
     behind: int = 0
 
+    @classmethod
+    def empty(cls, policy: str) -> ShadowReport:
+        return cls("", policy, tuple(map(RuleReport, RULES)))
+
     def add(self, rule: str, example: ShadowExample) -> None:
         self.pods += 1
         self.waited_seconds += example.seconds
@@ -108,3 +116,27 @@ class ShadowReport(msgspec.Struct):
             nodes, waiting = counted(used.nodes, "node"), counted(used.waiting, "pod")
             yield f"{what}: {counted(used.devices, 'device')} on {nodes}, {waiting} waiting."
         yield f"Double allocations seen: {self.double_allocations}. Events behind: {self.behind}."
+
+
+def usage(view: View) -> Turns[Usage]:
+    """If pods or claims change between turns, it mixes both states."""
+    devices, nodes, waiting = 0, set[str](), 0
+    for number, each in enumerate((*view.ledger.claims(), *view.pods), start=1):
+        if isinstance(each, ResourceClaim):
+            devices += len(devices_of((each.allocation,)))
+        elif not each.finished and view.uses_devices(each):
+            nodes.add(each.spec.node_name)
+            waiting += waits(each)
+        if number % PORTION == 0:
+            yield
+    return Usage(devices, len(nodes - {""}), waiting)
+
+
+def waits(pod: Pod) -> bool:
+    return not (pod.spec.node_name or pod.finished or pod.spec.scheduling_gates)
+
+
+def devices_of(allocations: Iterable[AllocationResult | None]) -> tuple[str, ...]:
+    """Without admin access (driver/pool/device)."""
+    results = (result for each in allocations if each is not None for result in each.devices.results)
+    return tuple(sorted({"/".join(result.id) for result in results if not result.admin_access}))

@@ -154,7 +154,7 @@ class Replica:
     def terms(self, pod: Pod) -> PreemptionTerms | None:
         return self.running.extender.terms(pod)
 
-    def shadow(self) -> ShadowReport | str:
+    def shadow(self) -> Turns[ShadowReport] | str:
         record = self.running.shadow
         if self.running.strategy is None:
             return "no record: start the service with --mode shadow"

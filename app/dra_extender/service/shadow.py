@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -24,9 +24,9 @@ from dra_extender.api.decoding import encode
 from dra_extender.api.events import Applied, ClusterEvent, Removed
 from dra_extender.api.meta import format_time
 from dra_extender.api.resource import EXTENDED_RESOURCE_CLAIM_ANNOTATION as EXTENDED
-from dra_extender.api.resource import AllocationResult, ResourceClaim, ResourceClaimStatus
+from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus
 from dra_extender.devices.audit import node_of
-from dra_extender.insight.shadow import DEVICES, RULES, Outcome, RuleReport, ShadowExample, ShadowReport, Usage
+from dra_extender.insight.shadow import DEVICES, Outcome, ShadowExample, ShadowReport, devices_of, usage, waits
 from dra_extender.insight.whatif.clustercopy import ClusterCopy, copied, decided_on
 from dra_extender.insight.why.diagnosis import of_pod
 from dra_extender.insight.why.gangs import trials_of
@@ -118,11 +118,6 @@ class FollowedCopy(ClusterCopy):
         self.pods.remove(uid)
         self._learner.drop(uid)
 
-    def usage(self) -> Usage:
-        devices = devices_of(claim.allocation for claim in self.cluster.ledger.claims())
-        pods = [pod for pod in self.pods if not pod.finished and self.view.uses_devices(pod)]
-        return Usage(len(devices), len({pod.spec.node_name for pod in pods} - {""}), sum(map(_waits, pods)))
-
     def choosing(self, pod: Pod, preferred: str) -> Turns[Choice]:
         """Choose as the verbs do, for a pod without a node and for its gang. Of the nodes with the best score, the
         policy chooses one; without a policy it is `preferred`, which may be empty.
@@ -172,7 +167,7 @@ class ShadowRecord:
 
     def __init__(self, view: View, strategy: PlacementStrategy) -> None:
         self._view = replace(view, config=replace(view.config, scheduler_names=frozenset()))
-        self.found = ShadowReport("", strategy.policy, tuple(map(RuleReport, RULES)))  # gets its time with the copies
+        self.found = ShadowReport.empty(strategy.policy)  # gets its time with the copies
         self._before, self._packed = (FollowedCopy(self._view, strategy) for _ in range(2))
         self._events = asyncio.Queue[tuple[ClusterEvent, float, int]]()
         self._behind = 0  # events that wait, larger ones as several
@@ -196,7 +191,7 @@ class ShadowRecord:
         await run(self._before.filling(self._view))
         await run(self._packed.filling(self._before.view))
         pods, uses = self._packed.pods, self._packed.view.uses_devices
-        self._waiting = {pod.metadata.uid: (pod, _claim_keys(pod)) for pod in pods if _waits(pod) and uses(pod)}
+        self._waiting = {pod.metadata.uid: (pod, _claim_keys(pod)) for pod in pods if waits(pod) and uses(pod)}
         self.found.since = format_time(self._view.clock.wall())
         while True:
             while self._improved and self._events.empty():
@@ -241,7 +236,7 @@ class ShadowRecord:
             yield from self._compare(uid)
         else:
             self._put(pod, uses or uid in self._placed or uid in self._waiting)
-            if _waits(pod) and (uses or (self.found.policy != FIRST_FIT.policy and self.found.behind < PORTION)):
+            if waits(pod) and (uses or (self.found.policy != FIRST_FIT.policy and self.found.behind < PORTION)):
                 yield from self._place(pod, at)
 
     def _follow_claim(self, claim: ResourceClaim, at: float) -> Turns[None]:
@@ -367,12 +362,9 @@ class ShadowRecord:
             known.pop(uid, None)
         self._improved = True
 
-    def report(self, seen: int) -> ShadowReport:
-        return replace(self.settled(), now=self._before.usage(), packed=self._packed.usage(), double_allocations=seen)
-
-
-def _waits(pod: Pod) -> bool:
-    return not (pod.spec.node_name or pod.finished or pod.spec.scheduling_gates)
+    def report(self, seen: int) -> Turns[ShadowReport]:
+        now, packed = (yield from usage(self._before.view)), (yield from usage(self._packed.view))
+        return replace(self.settled(), now=now, packed=packed, double_allocations=seen)
 
 
 def _on(pod: Pod, like: Pod | None = None) -> Pod:
@@ -389,9 +381,3 @@ def _claim_keys(pod: Pod) -> frozenset[str]:
 
 def _planned(place: Place) -> tuple[str, ...]:
     return devices_of(allocation for _, allocation in place.planned)
-
-
-def devices_of(allocations: Iterable[AllocationResult | None]) -> tuple[str, ...]:
-    """Without admin access (driver/pool/device)."""
-    results = (result for each in allocations if each is not None for result in each.devices.results)
-    return tuple(sorted({"/".join(result.id) for result in results if not result.admin_access}))

@@ -16,6 +16,7 @@ from dra_extender.api.events import Applied, ClusterEvent, Removed
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.insight.shadow import ShadowExample, ShadowReport
 from dra_extender.placement.policies import PlacementStrategy, PolicyName
+from dra_extender.scheduling.turns import run_at_once
 from dra_extender.service.shadow import RECENT, ShadowRecord
 from tests.support.diagnosis.gpupods import running as held
 from tests.support.diagnosis.gpupods import waiting as pending
@@ -111,7 +112,7 @@ class Shadowed:
         """The report after a moment, in which nothing happens."""
         await self.quiet()
         self.watch.now += RECENT
-        found = self.record.report(0)
+        found = run_at_once(self.record.report(0))
         self.watch.now -= RECENT
         return found
 
