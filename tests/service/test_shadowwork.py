@@ -16,7 +16,7 @@ from dra_extender.scheduling.claims import all_claim_names
 from dra_extender.scheduling.turns import PORTION, Turns
 from dra_extender.service.shadow import Choice, FollowedCopy
 from tests.support.diagnosis.gpupods import pod
-from tests.support.service.shadowing import TWO, Json, Shadowed, recording, running, waiting
+from tests.support.service.shadowing import GPUS, TWO, Json, Shadowed, machine, recording, running, waiting
 
 CHOOSING = FollowedCopy.choosing
 MANY = 120
@@ -154,3 +154,31 @@ async def test_the_report_counts_pods_and_claims_in_turns() -> None:
     async with recording(Shadowed([*TWO, *documents])) as shadowed:
         turns = sum(1 for _ in shadowed.record.report(0))
         assert turns == 8
+
+
+async def test_each_pod_that_waits_is_tried_once_devices_become_free() -> None:
+    """However many pods came earlier that do not fit."""
+    full = [GPUS, *machine("a", 2), *running("x", "a", "gpu-0", "gpu-1")]
+    async with recording(Shadowed(full, "pack")) as shadowed:
+        for number in range(MANY):
+            shadowed.apply(*waiting(f"p{number}", 8))
+        shadowed.apply(*waiting("fits"))
+        shadowed.remove(*running("x", "a", "gpu-0", "gpu-1"))
+        await shadowed.quiet()
+        shadowed.watch.now += 60
+        shadowed.apply(*reversed(running("fits", "a", "gpu-0")))
+        assert (await shadowed.rules(), (await shadowed.example()).seconds) == ({"waited": 1}, 60.0)
+
+
+async def test_nothing_is_kept_for_a_pod_that_was_gone_before_its_allocation() -> None:
+    async with recording(Shadowed(TWO)) as shadowed:
+        (gone, claim), (later, _) = running("gone", "a", "gpu-0"), running("later", "a")
+        later["spec"]["resourceClaims"] = gone["spec"]["resourceClaims"]
+        shadowed.apply(*waiting("gone"))
+        shadowed.remove(gone)
+        shadowed.apply(claim, later)
+        claim["status"]["reservedFor"] = [{"resource": "pods", "name": "later", "uid": "uid-later"}]
+        shadowed.apply(claim)
+        shadowed.remove(later, claim)
+        await shadowed.quiet()
+        assert not any(isinstance(known, dict) and known for known in vars(shadowed.record).values())

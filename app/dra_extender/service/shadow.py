@@ -193,11 +193,13 @@ class ShadowRecord:
         pods, uses = self._packed.pods, self._packed.view.uses_devices
         self._waiting = {pod.metadata.uid: (pod, _claim_keys(pod)) for pod in pods if waits(pod) and uses(pod)}
         self.found.since = format_time(self._view.clock.wall())
+        untried = deque[str]()  # since the last improvement; those that were tried are the last of `_waiting`
         while True:
-            while self._improved and self._events.empty():
-                self._improved = False
-                for pod, _ in list(self._waiting.values())[:100]:  # the next time, others are first
-                    await self._run(self._place(pod, self._view.clock.monotonic()))
+            if self._improved:
+                self._improved, untried = False, deque(self._waiting)
+            while untried and self._events.empty():
+                if (uid := untried.popleft()) in self._waiting:
+                    await self._run(self._place(self._waiting[uid][0], self._view.clock.monotonic()))
             self.found.behind = self._events.qsize()
             event, at, size = await self._events.get()
             self._behind -= size
@@ -247,9 +249,11 @@ class ShadowRecord:
         if claim.allocation is None:
             self._free(known, at)
         elif users and not was:
-            if users[0] not in self._expected and (user := self._before.pods.get(users[0])) is not None:
+            user = self._before.pods.get(users[0])
+            if user is not None and users[0] not in self._expected:
                 yield from self._expect(user, node_of(claim.allocation), at)
-            self._made.setdefault(users[0], {})[key] = claim
+            if user is not None or not self._before.pods.is_terminating(users[0]):
+                self._made.setdefault(users[0], {})[key] = claim
             self._note(claim, at)
         # A scheduler makes a claim for extended resources when it binds the pod.
         extended = claim.metadata.annotations.get(EXTENDED) == "true"
