@@ -1,4 +1,4 @@
-"""Devices of claims that cannot be read are given to nobody, as far as can be told where they are."""
+"""Nobody gets the devices of a claim that cannot be read, if the claim still shows which devices it has."""
 
 from __future__ import annotations
 

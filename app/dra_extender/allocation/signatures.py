@@ -10,7 +10,7 @@ Promises
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from weakref import WeakValueDictionary
@@ -57,6 +57,10 @@ class ClaimSignatures:
         return found
 
 
+_ALL: Final = ""
+"""No expression is empty."""
+
+
 def reads_of(
     filters: Iterable[DeviceFilter], attributes: Iterable[str], budget: WorkBudget = UNLIMITED
 ) -> AttributeReads:
@@ -64,12 +68,24 @@ def reads_of(
     Deferred after all requests to workers were deferred.
     """
     found = {(name.partition("/")[0], name.partition("/")[2]) for name in attributes}
-    selectors = [(text, filter) for filter in filters for text in (*filter.class_selectors, *filter.selectors)]
-    for reads in ask_all(lambda selector: _selector_reads(*selector, budget), selectors):
-        if reads is None:
-            return None
-        found |= reads
-    return frozenset(found)
+    return _together([frozenset(found), *ask_all(lambda filter: _filter_reads(filter, budget), filters)])
+
+
+def _together(parts: Sequence[AttributeReads]) -> AttributeReads:
+    known = [reads for reads in parts if reads is not None]
+    return frozenset().union(*known) if len(known) == len(parts) else None
+
+
+def _filter_reads(filter: DeviceFilter, budget: WorkBudget) -> AttributeReads:
+    """What all its selectors read. Kept by the filter, as a turn asks about thousands of selectors again."""
+    if _ALL not in filter.reads:
+        selectors = *filter.class_selectors, *filter.selectors
+        together = _together(ask_all(lambda text: _selector_reads(text, filter, budget), selectors))
+        if not all(text in filter.reads for text in selectors):
+            return together
+        filter.reads[_ALL] = together
+    found: AttributeReads = filter.reads[_ALL]
+    return found
 
 
 def _selector_reads(expression: str, filter: DeviceFilter, budget: WorkBudget) -> AttributeReads:

@@ -290,7 +290,7 @@ class ShadowRecord:
         self._expected[pod.metadata.uid] = choice
 
     def _choose(self, copy: FollowedCopy, pod: Pod, node: str) -> Turns[Choice]:
-        """Not decided if too many events wait, or come meanwhile."""
+        """Not decided if too many events wait, or come during the decision."""
         turns = copy.choosing(pod, node)
         while self._behind <= BEHIND:
             try:
