@@ -156,6 +156,12 @@ async def test_the_report_counts_pods_and_claims_in_turns() -> None:
         assert turns == 8
 
 
+async def test_a_device_of_two_claims_counts_once_in_the_report() -> None:
+    async with recording(Shadowed([*TWO, *running("p", "a", "gpu-0"), *running("q", "a", "gpu-0")])) as shadowed:
+        found = await shadowed.settled()
+        assert (found.now.devices, found.packed.devices) == (1, 1)
+
+
 async def test_each_pod_that_waits_is_tried_once_devices_become_free() -> None:
     """However many pods came earlier that do not fit."""
     full = [GPUS, *machine("a", 2), *running("x", "a", "gpu-0", "gpu-1")]

@@ -120,16 +120,16 @@ class ShadowReport(msgspec.Struct):
 
 def usage(view: View) -> Turns[Usage]:
     """If pods or claims change between turns, it mixes both states."""
-    devices, nodes, waiting = 0, set[str](), 0
+    devices, nodes, waiting = set[str](), set[str](), 0
     for number, each in enumerate((*view.ledger.claims(), *view.pods), start=1):
         if isinstance(each, ResourceClaim):
-            devices += len(devices_of((each.allocation,)))
+            devices.update(devices_of((each.allocation,)))
         elif not each.finished and view.uses_devices(each):
             nodes.add(each.spec.node_name)
             waiting += waits(each)
         if number % PORTION == 0:
             yield
-    return Usage(devices, len(nodes - {""}), waiting)
+    return Usage(len(devices), len(nodes - {""}), waiting)
 
 
 def waits(pod: Pod) -> bool:
