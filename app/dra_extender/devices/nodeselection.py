@@ -18,13 +18,15 @@ from typing import Final
 
 from dra_extender.api.core import FIELD_NODE_NAME, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from dra_extender.api.resource import Device, ResourceSlice, ResourceSliceSpec
-from dra_extender.cel.library.formats import label_value, qualified_name
 from dra_extender.devices.usage import PoolID
 from dra_extender.limits import REQUIREMENTS_OF_NODE
 
 Matcher = Callable[[str, Mapping[str, str]], bool]
 """(node name, node labels) -> whether the node matches."""
 
+_LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_LABEL_NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _INT64: Final = range(-(2**63), 2**63)
 
@@ -84,7 +86,8 @@ def _term(index: int, term: NodeSelectorTerm) -> list[Matcher]:
 
 def _label(requirement: NodeSelectorRequirement) -> Matcher:
     key, operator, values = requirement.key, requirement.operator, requirement.values
-    if qualified_name(key):
+    prefix, slash, name = key.rpartition("/")
+    if _LABEL_NAME.fullmatch(name) is None or (slash and (len(prefix) > 253 or _SUBDOMAIN.fullmatch(prefix) is None)):
         raise NodeSelectorError(f"{key[:64]!r} is not a valid label key")
     if operator in ("In", "NotIn"):
         if not values:
@@ -98,7 +101,7 @@ def _label(requirement: NodeSelectorRequirement) -> Matcher:
     else:
         raise NodeSelectorError(f"{operator!r} is not a valid operator for labels")
     for value in values:
-        if label_value(value):
+        if _LABEL_VALUE.fullmatch(value) is None:
             raise NodeSelectorError(f"{value[:64]!r} is not a valid label value")
     wanted, positive = frozenset(values), operator in ("In", "Exists")
     if operator in ("In", "NotIn"):
