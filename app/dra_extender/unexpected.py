@@ -32,8 +32,8 @@ PLACES: Final[dict[ErrorPlace, str]] = {
     "diagnosis": "diagnosing a pending pod; repeated after its next refusal",
     "feed": "updating the page; repeated at the next update",
     "shadow": "recording an event in shadow mode; the record may differ from the cluster",
-    "provisioning": "comparing ProvisioningRequests with gangs; repeated after a pause",
     "expander": "a call of the expander; cluster-autoscaler keeps all node groups",
+    "provisioning": "comparing ProvisioningRequests with gangs; repeated after a pause",
 }
 """Where the process continues after an unexpected error, and what happens to the work."""
 
