@@ -104,7 +104,7 @@ def test_addresses_with_one_hash_and_answers_that_are_lost_are_found(
 
 def test_comparing_taints_with_tolerations_is_charged() -> None:
     """Rules can add any number of taints to a device."""
-    taints = [{"key": f"t{number}", "effect": "NoSchedule"} for number in range(2_000)]
+    taints = [{"key": f"t{number}", "effect": "NoSchedule"} for number in range(500)]
     tolerations = [{"key": f"k{number}", "operator": "Exists"} for number in range(15)] + [{"operator": "Exists"}]
     case = Scenario(
         scenario([resource_slice([device("d", taints=taints)])], [claim(request("r", tolerations=tolerations))])

@@ -9,7 +9,7 @@ Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -20,12 +20,13 @@ from dra_extender.allocation.plan import Rule
 from dra_extender.allocation.requests import DeviceFilter
 from dra_extender.allocation.selectors import FilterSelector, device_view, filter_selectors
 from dra_extender.allocation.signatures import AttributeReads, AttributeSignatures
-from dra_extender.api.tolerations import Tolerations
+from dra_extender.api.resource import DeviceTaint, DeviceToleration
+from dra_extender.api.tolerations import tolerates
 from dra_extender.devices.models import REMEMBERED, DeviceModel, Traits
 from dra_extender.devices.pools import NodeView
 
-LOOKED_UP: Final = 2
-"""Taints and tolerations per unit of work."""
+COMPARED: Final = 4
+"""Taints that are compared with a toleration per unit of work."""
 
 ANSWER: Final = 8
 """Units that an answer costs without its selectors, and again for each capacity of the device."""
@@ -194,8 +195,8 @@ def _evaluated(
             takes = consumed(traits.capacity, filter.capacity, features)
         except AmountError as problem:
             return Suitability("error", False, None, EvaluationFailure("capacity", 0, str(problem)))
-    if look_ups := (len(traits.taints) + len(filter.tolerations)) // LOOKED_UP:
-        budget.spend(look_ups)
+    if comparisons := len(traits.taints) * len(filter.tolerations) // COMPARED:
+        budget.spend(comparisons)
     lost = _loss(traits, filter, takes)
     return _PLAIN if lost is None and takes == () else Suitability(lost, True, takes)
 
@@ -205,11 +206,16 @@ def _loss(traits: Traits, filter: DeviceFilter, takes: Consumed | None) -> Rule 
         return "capacity"
     if traits.partition and not filter.features.DRAPartitionableDevices:
         return "counters"
-    if traits.taints and filter.features.DRADeviceTaints:
-        tolerations = Tolerations(filter.tolerations)
-        if not all(map(tolerations.tolerate, traits.taints)):
-            return "taint"
+    if traits.taints and filter.features.DRADeviceTaints and not tolerated(traits.taints, filter.tolerations):
+        return "taint"
     return None
+
+
+def tolerated(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceToleration]) -> bool:
+    """Whether each taint, all with an active effect, is tolerated by at least one toleration. The caller charges the
+    product of both, because rules can add any number of taints.
+    """
+    return all(any(tolerates(toleration, taint) for toleration in tolerations) for taint in taints)
 
 
 def losses(view: NodeView, filter: DeviceFilter, budget: WorkBudget = UNLIMITED) -> Mapping[Rule, int]:

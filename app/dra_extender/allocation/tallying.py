@@ -48,7 +48,7 @@ from dra_extender.allocation.tally import (
 )
 from dra_extender.allocation.task import OPTION, AllocationTask, FatalError, RequestOption
 from dra_extender.api.quantity import Format, Quantity
-from dra_extender.api.tolerations import Tolerations
+from dra_extender.api.tolerations import tolerates
 from dra_extender.cel import Work, WorkExceeded
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.pools import NodeView
@@ -278,12 +278,11 @@ def _matching(state: SearchState, bounds: Bounds, option: RequestOption, left: i
 
 def _taints(ask: Ask, context: _NodeContext, mask: int) -> Iterator[TaintTally]:
     counts: Counter[tuple[str, str, str]] = Counter()
-    tolerations = Tolerations(ask.tolerations)
     for device in devices_of(context.view, mask):
         taints = device.model.traits.taints
-        context.work.charge(1 + len(taints) // COUNTED)
+        context.work.charge(1 + len(taints) * (1 + len(ask.tolerations)) // COUNTED)
         for taint in taints:
-            if not tolerations.tolerate(taint):
+            if not ask.tolerations or not any(tolerates(toleration, taint) for toleration in ask.tolerations):
                 counts[taint.key, taint.value, taint.effect] += 1
     for (key, value, effect), count in counts.most_common():
         yield TaintTally(key, value, effect, count)

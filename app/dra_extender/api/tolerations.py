@@ -1,8 +1,4 @@
-"""Which taints of nodes and devices a pod or request tolerates.
-
-Rules: Kubernetes 1.36, core/v1 Toleration.ToleratesTaint, and for devices resourceclaim/devicetoleration.go. An empty
-key with operator Equal matches any key; times play no role.
-"""
+"""Which taints of nodes and devices a pod or request tolerates."""
 
 from __future__ import annotations
 
@@ -11,8 +7,21 @@ from collections.abc import Iterable
 from dra_extender.api.core import Taint, Toleration
 
 
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """core/v1 Toleration.ToleratesTaint, and resourceclaim/devicetoleration.go for devices, Kubernetes 1.36. An empty
+    key with operator Equal matches any key; times play no role.
+    """
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in ("", "Equal") and toleration.value == taint.value
+
+
 class Tolerations:
-    """All tolerations together: a taint is looked up, however many there are."""
+    """Many tolerations together: a taint is looked up, however many there are."""
 
     __slots__ = ("_equal", "_existing")
 

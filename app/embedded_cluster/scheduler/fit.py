@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from dra_extender.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint
-from dra_extender.api.tolerations import Tolerations
+from dra_extender.api.tolerations import tolerates
 from embedded_cluster.objects import FullNode, FullPod
 from embedded_cluster.scheduler.queue import Refuser
 
@@ -71,7 +71,7 @@ def untolerated(pod: FullPod, taints: Iterable[Taint]) -> list[Taint]:
 
 
 def _tolerated(pod: FullPod, taint: Taint) -> bool:
-    return Tolerations(pod.spec.tolerations).tolerate(taint)
+    return any(tolerates(toleration, taint) for toleration in pod.spec.tolerations)
 
 
 def _lack(asked: Amounts, node: FullNode, room: NodeUsage, by_claim: Callable[[str], bool]) -> NodeRefusal | None:
