@@ -108,7 +108,7 @@ class Show:
         command = service_command(cluster.url, self._shadow.removeprefix("http://"), *shadowing)
         shadow = Companion(command, directory / "shadow.log", lambda line: None)
         header = self._header(cluster, f"http://{listen}/", kubeconfig, companion)
-        supervision = asyncio.gather(companion.run(), shadow.run())
+        supervision = [asyncio.create_task(each.run()) for each in (companion, shadow)]
         applying = asyncio.create_task(self._apply(cluster, f"http://{listen}"))
         try:
             if options.tour:
@@ -118,7 +118,7 @@ class Show:
             await self._stay(cluster, companion, applying, header)
             return 0
         finally:
-            for task in (supervision, applying):
+            for task in (*supervision, applying):
                 task.cancel()
             await asyncio.gather(companion.stop(), shadow.stop())
 
