@@ -20,7 +20,7 @@ from dra_extender.api.resource import DeviceID, ResourceClaim
 from dra_extender.placement.placement import Placement
 from dra_extender.placement.policies import PlacementStrategy
 from dra_extender.scheduling.earlynomination.controller import CHECK_SECONDS, REMOVAL_SECONDS
-from dra_extender.scheduling.earlynomination.queue import CHOICES
+from dra_extender.scheduling.earlynomination.nodechoice import CHOICES
 from tests.support.counting import calls
 from tests.support.examples import examples
 from tests.support.scheduling.earlynomination import ALWAYS, nominated, planning, waiting, with_devices

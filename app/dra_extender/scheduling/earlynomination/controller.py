@@ -29,7 +29,8 @@ import structlog
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import INTERNAL_ERROR, ApiError, ConflictError, NotFoundError, OutcomeUnknownError
 from dra_extender.api.groups import group_of
-from dra_extender.scheduling.earlynomination.queue import EarlyNominationQueue, NodeChooser
+from dra_extender.scheduling.earlynomination.nodechoice import NodeChooser
+from dra_extender.scheduling.earlynomination.queue import EarlyNominationQueue
 from dra_extender.scheduling.gangs.controller import GangPlans
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.noderules import ResourcesInUse
