@@ -17,7 +17,7 @@ from dra_extender.insight.why.candidates import CandidateChange, object_change
 from dra_extender.insight.why.gangs import trials_of
 from dra_extender.insight.why.text import event_of
 from dra_extender.insight.why.waiting import waiting
-from dra_extender.scheduling.gangs.topology import SAME
+from dra_extender.scheduling.gangs.attributes import SAME
 from dra_extender.scheduling.turns import QueryBudget, query_budgets, run_at_once
 from tests.support.counting import calls
 from tests.support.diagnosis.gangscenes import (

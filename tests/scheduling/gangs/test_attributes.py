@@ -12,8 +12,9 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.scheduling import GangSchedulingPolicy, PodGroup, PodGroupSpec
 from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.gangs.attributes import MOST_ATTRIBUTES, MOST_VALUES, SAME
 from dra_extender.scheduling.gangs.joint import UNDECIDED
-from dra_extender.scheduling.gangs.topology import MOST_ATTRIBUTES, MOST_VALUES, PREFERRED, SAME
+from dra_extender.scheduling.gangs.topology import PREFERRED
 from tests.support.scheduling.gangs import gang, member, names, offered, reasons, schedule
 from tests.support.simulation.objects import DRIVER, Objects, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.strategy import with_metadata

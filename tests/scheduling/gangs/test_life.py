@@ -15,7 +15,8 @@ from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import FINALIZER
 from dra_extender.api.scheduling import GangSchedulingPolicy, PodGroup, PodGroupSpec
 from dra_extender.limits import PODS_OF_GANG
-from dra_extender.scheduling.gangs.controller import IN_VAIN, GangPlans, Gangs
+from dra_extender.scheduling.gangs.controller import IN_VAIN, Gangs
+from dra_extender.scheduling.gangs.plans import GangPlans
 from dra_extender.scheduling.outcomes import GANG_PLANS, GangPlanResult
 from tests.support.questions import diagnose
 from tests.support.scheduling.gangs import allocated, gang, member, names, nodes, offered, reasons, schedule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dra_extender.scheduling.gangs.controller import GangPlans
+from dra_extender.scheduling.gangs.plans import GangPlans
 from tools.exploration.gangs import Broken, Order, explore
 from tools.exploration.gangscenes import QUICK, SLOW, Scene
 

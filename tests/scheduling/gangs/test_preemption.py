@@ -11,7 +11,7 @@ from dra_extender.api.extender import ExtenderPreemptionArgs, MetaPod, MetaVicti
 from dra_extender.api.groups import GANG, GANG_SIZE
 from dra_extender.insight.why.diagnosis import explaining
 from dra_extender.insight.why.text import fully
-from dra_extender.scheduling.gangs.controller import GangPlans
+from dra_extender.scheduling.gangs.plans import GangPlans
 from dra_extender.scheduling.nomination.nominations import Nomination, NominationRecords, is_preempting
 from dra_extender.scheduling.outcomes import NOMINATIONS_ENDED, PREEMPTION_VICTIMS, PREEMPTIONS
 from dra_extender.scheduling.preemption import gangs

@@ -23,10 +23,11 @@ from dra_extender.limits import PARTS_OF_GANG, PARTS_OF_POD, PODS_OF_GANG, REQUE
 from dra_extender.scheduling import noderules
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
-from dra_extender.scheduling.gangs.controller import GangPlans
+from dra_extender.scheduling.gangs.attributes import SAME, values_of
 from dra_extender.scheduling.gangs.decision import PART, GangDecision
 from dra_extender.scheduling.gangs.gang import gang_of, gang_with_devices
-from dra_extender.scheduling.gangs.topology import PREFERRED, REQUIRED, SAME, values_of
+from dra_extender.scheduling.gangs.plans import GangPlans
+from dra_extender.scheduling.gangs.topology import PREFERRED, REQUIRED
 from tests.support.counting import calls, lines
 from tests.support.devices.objects import make_allocation
 from tests.support.scheduling.gangs import gang, member, names, nodes, offered, reasons

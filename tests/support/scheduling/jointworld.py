@@ -17,7 +17,7 @@ from dra_extender.api.resource import (
 )
 from dra_extender.devices.cluster import Cluster
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.gangs.topology import SAME
+from dra_extender.scheduling.gangs.attributes import SAME
 from dra_extender.scheduling.view import View
 from tests.support.scheduling.gangs import member
 from tests.support.scheduling.jointreference import ALL, PREEMPTOR, Claim, Item, JointScenario

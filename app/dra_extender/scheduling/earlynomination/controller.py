@@ -31,7 +31,7 @@ from dra_extender.api.errors import INTERNAL_ERROR, ApiError, ConflictError, Not
 from dra_extender.api.groups import group_of
 from dra_extender.scheduling.earlynomination.nodechoice import NodeChooser
 from dra_extender.scheduling.earlynomination.queue import EarlyNominationQueue
-from dra_extender.scheduling.gangs.controller import GangPlans
+from dra_extender.scheduling.gangs.plans import GangPlans
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.noderules import ResourcesInUse
 from dra_extender.scheduling.outcomes import EARLY_NOMINATIONS

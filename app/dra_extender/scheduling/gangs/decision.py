@@ -23,10 +23,11 @@ from dra_extender.devices.ledger import identity
 from dra_extender.limits import REQUESTS_OF_GANG
 from dra_extender.scheduling.claims import Unschedulable, claim_names, known_claims, requests_in
 from dra_extender.scheduling.feasibility import NodeAllocation, PreFilterState, UsableOn, allocate, pre_filter
+from dra_extender.scheduling.gangs.attributes import values_of
 from dra_extender.scheduling.gangs.gang import Gang
 from dra_extender.scheduling.gangs.joint import NODES_PER_UNIT, CannotPlace, HasRoom, Place, capacities, place
 from dra_extender.scheduling.gangs.kinds import Member
-from dra_extender.scheduling.gangs.topology import MOST_DOMAINS, Level, domains, values_of
+from dra_extender.scheduling.gangs.topology import MOST_DOMAINS, Level, domains
 from dra_extender.scheduling.noderules import Used, Wants, obstacles_together, parts_of
 from dra_extender.scheduling.view import View
 

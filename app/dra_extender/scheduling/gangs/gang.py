@@ -15,7 +15,8 @@ import msgspec
 from dra_extender.api.core import Pod
 from dra_extender.api.groups import MOST_SHOWN, SIZES, GroupKey, group_of
 from dra_extender.limits import PARTS_OF_GANG, PODS_OF_GANG
-from dra_extender.scheduling.gangs.topology import ANNOTATIONS, ANYWHERE, SAME, Level, attributes_of, levels, problem_of
+from dra_extender.scheduling.gangs.attributes import SAME, attributes_of, problem_of
+from dra_extender.scheduling.gangs.topology import ANNOTATIONS, ANYWHERE, Level, levels
 from dra_extender.scheduling.noderules import parts_of
 from dra_extender.scheduling.view import View
 

@@ -1,14 +1,8 @@
-"""What the members of a gang need in common: one value of a label of their nodes, and of attributes of their devices,
-such as one clique or one rail.
+"""Where the pods of a gang may be together: on nodes with one value of a label.
 
 Promises: pure. A required label is never given up: a preferred label counts within one value of the required one. Of
 preferred labels the first one counts for which one value holds the gang. Of the values that hold the gang the one with
 fewest free places is taken, so that whole domains stay whole. Once a member is bound, the others follow it.
-
-The devices that members have already, or keep, decide the values of attributes. Values with fewest free devices come
-first, so that large groups of devices stay whole. Of more than `MOST_VALUES` the ones with most free devices are tried.
-Linear in the devices of the cluster: a device whose lists make more than `COMBINATIONS_OF_DEVICE` combinations counts
-as one without the attributes, and further values than `MOST_KNOWN` are not known.
 
 Sources: annotations of this project and of Kueue on the pods or the PodGroup, and `spec.schedulingConstraints` of
 PodGroups.
@@ -16,20 +10,10 @@ PodGroups.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from heapq import nsmallest
-from itertools import product
-from math import prod
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from dra_extender.allocation.constraints import Token, Values, split
 from dra_extender.api.core import Node
-from dra_extender.api.resource import Device, DeviceID, ResourceSlice
-from dra_extender.devices.models import attribute_of
-from dra_extender.devices.usage import PoolID
-from dra_extender.limits import COMBINATIONS_OF_DEVICE
-from dra_extender.scheduling.view import View
 
 REQUIRED: Final = "dra-extender.dev/topology-required"
 PREFERRED: Final = "dra-extender.dev/topology-preferred"
@@ -67,9 +51,9 @@ def domains(
     """
     by_value: dict[Level, list[str]] = {}
     for name, node in nodes.items():
-        if all(values := _labels_of(level, node)):
+        if all(values := _values(level, node)):
             by_value.setdefault(values, []).append(name)
-    taken = {_labels_of(level, nodes[name]) for name in bound if name in nodes}
+    taken = {_values(level, nodes[name]) for name in bound if name in nodes}
     if taken:
         return [found for values, found in by_value.items() if taken == {values}]
     if places is None:
@@ -81,105 +65,5 @@ def domains(
     return [by_value[values] for values in fitting]
 
 
-def _labels_of(level: Level, node: Node) -> tuple[str, ...]:
+def _values(level: Level, node: Node) -> tuple[str, ...]:
     return tuple(node.metadata.labels.get(key, "") for key in level)
-
-
-SAME: Final = "dra-extender.dev/same-device-attribute"
-
-MOST_ATTRIBUTES: Final = 4
-CHARACTERS_OF_ATTRIBUTE: Final = 96
-"""A longer name of an attribute does not exist. The reasons of all nodes quote it."""
-MOST_VALUES: Final = 64
-MOST_KNOWN: Final = 2**16
-PORTION: Final = 256
-"""Values that are compared in one step, for four units of work each."""
-
-Tokens = Sequence[Sequence[Token]]
-"""The values that a device has, by attribute."""
-
-
-def attributes_of(annotations: Mapping[str, str]) -> tuple[str, ...]:
-    """The names that are written in the annotation, as `DOMAIN/NAME`."""
-    written = annotations.get(SAME, "").split(",")[: MOST_ATTRIBUTES + 1]
-    names = dict.fromkeys(name.strip()[:CHARACTERS_OF_ATTRIBUTE] for name in written)
-    return tuple(name for name in names if name)
-
-
-def problem_of(attributes: Sequence[str]) -> str:
-    """What is wrong with the annotation; empty if nothing is."""
-    if len(attributes) > MOST_ATTRIBUTES:
-        return f"annotation {SAME} of its pods names more than {MOST_ATTRIBUTES} attributes"
-    wrong = next((name for name in attributes if not all(name.partition("/"))), "")
-    return f'annotation {SAME} of its pods must name attributes as DOMAIN/NAME, not "{wrong}"' if wrong else ""
-
-
-def values_of(
-    view: View, attributes: Sequence[str], fixed: Iterable[DeviceID]
-) -> tuple[Mapping[Values, Collection[str]], str]:
-    """What to try, in order, each with the nodes that have it ("": any node may), and why nothing else can be tried.
-    `fixed`: devices that members have. A turn goes on reading where the last one stopped: devices that are taken or
-    freed between turns change only the order. Raises TurnSpent and Deferred.
-    """
-    lists, pools = view.features.DRAListTypeAttributes, view.cluster.inventory.pools
-    free, devices = _free(view, attributes, lists), tuple(fixed)
-    view.decisions.budget.spend(len(devices))
-    allowed: Set[Values] = free.keys()
-    for device in devices:
-        known = pools[device[:2]].device(device[2]) if device[:2] in pools else None
-        if known is not None:
-            allowed &= set(_values(attributes, _tokens(device[0], known, attributes, lists)))
-    names = " and ".join(attributes)
-    if not free:
-        return {}, f"no device has attribute {names}"
-    if not allowed:
-        return {}, f"its pods that have devices already have different values of device attribute {names}"
-    left, chosen = view.decisions.budget.found.setdefault(("values", *attributes, *devices), (list(allowed), []))
-    while left:
-        view.decisions.budget.spend(4 * PORTION)
-        some = *chosen, *left[-PORTION:]
-        chosen[:] = nsmallest(MOST_VALUES, some, key=lambda values: (-free[values].total(), repr(values)))
-        del left[-PORTION:]
-    which = "no value" if len(chosen) == len(allowed) else f"none of the {MOST_VALUES} most frequent values"
-    why = f"{which} of device attribute {names} has room for all pods"
-    return {values: free[values] for values in reversed(chosen)}, why
-
-
-def _free(view: View, attributes: Sequence[str], lists: bool) -> Mapping[Values, Counter[str]]:
-    """The values that devices have: by node, how many of the devices are not in use. Raises TurnSpent and Deferred."""
-    found, key, overlay = view.decisions.budget.found, (SAME, *attributes), view.overlay()
-    unread: list[tuple[PoolID, ResourceSlice]]
-    free: defaultdict[Values, Counter[str]]
-    if key not in found:
-        pools = view.cluster.inventory.pools.items()
-        found[key] = [(id, each) for id, pool in pools for each in pool.slices.values()], defaultdict(Counter)
-    unread, free = found[key]
-    while unread:
-        pool, each = unread[-1]
-        holdings = overlay.holdings(pool)
-        owned = holdings.owned if holdings is not None else ()
-        tokens = [_tokens(pool[0], device, attributes, lists) for device in each.spec.devices]
-        view.decisions.budget.spend(sum(1 + sum(map(len, listed)) + _combinations(listed) for listed in tokens))
-        for device, listed in zip(each.spec.devices, tokens, strict=True):
-            for value in _values(attributes, listed):
-                if len(free) < MOST_KNOWN or value in free:
-                    free[value][each.spec.node_name or ""] += device.name not in owned
-        unread.pop()
-    return free
-
-
-def _tokens(driver: str, device: Device, attributes: Sequence[str], lists: bool) -> Tokens:
-    written = [attribute_of(driver, device.attributes, name) for name in attributes]
-    return [split(each.value, lists) if each is not None else () for each in written]
-
-
-def _combinations(tokens: Tokens) -> int:
-    """How many combinations count; none if there are too many."""
-    count = prod(map(len, tokens))
-    return count if count <= COMBINATIONS_OF_DEVICE else 0
-
-
-def _values(attributes: Sequence[str], tokens: Tokens) -> Iterator[Values]:
-    """What a device has: one combination, or several if an attribute is a list."""
-    for found in product(*tokens) if _combinations(tokens) else ():
-        yield tuple(zip(attributes, found, strict=True))
