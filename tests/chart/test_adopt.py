@@ -33,8 +33,8 @@ pytestmark = [
 PAGE: Final = "docs/adopt.md"
 TYPED: Final = [block for block in blocks_of(PAGE) if block.place == "adoption"]
 OTHERWISE: Final = {
-    "docker, kubelet": "there is no registry and no container: pods are marked as running, and their programs run as "
-    "processes with the settings of the Deployments that Helm has installed",
+    "docker, kubelet": "the test has no registry and starts no containers: it marks pods as running, and starts their "
+    "programs as processes, with the settings of the installed Deployments",
     "make demo": "tests/documentation/test_demo.py types it",
     "a static pod of kube-scheduler": "it is a process: it is started with the flags and files of the notes of Helm",
     "some days": "the report is read when the pods of this test are in it",

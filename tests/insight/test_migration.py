@@ -217,7 +217,7 @@ def test_a_chosen_class_and_an_implicit_resource_name_provide_devices() -> None:
 
 
 def test_a_resource_that_no_node_has_gets_no_class_by_its_name() -> None:
-    """Anybody may ask for com/gpu.nvidia in a pod: its class would be that of nvidia.com/gpu."""
+    """Users name resources. A pod that requests com/gpu.nvidia must not take the class of nvidia.com/gpu."""
     other = pod("other")
     other["spec"]["containers"][0]["resources"]["requests"] = {"com/gpu.nvidia": "1"}
     documents = [device_class(DRIVER, f'device.driver == "{DRIVER}"'), *machine("a", "8", 8), pod("train", on="a")]

@@ -17,7 +17,7 @@ from tests.support.simulation.world import World
 
 
 def without_requests(size: int, count: int) -> Objects:
-    """A gang whose pods have so many claims without requests each."""
+    """A gang. Each of its pods has `count` claims without requests."""
     found: list[Any] = []
     for index in range(size):
         claims = [make_claim(f"g-{index}-{number}", requests=[]) for number in range(count)]
