@@ -66,8 +66,9 @@ class DeviceFilter:
 
     `class_selectors` and `selectors` are expressions. Equal filters of one `Filters` are one object. Objects that may
     live longer remember answers by its `key`. `begun` has the selectors that are compiled so far, and `compiled` has
-    them when all are compiled. `reads`: what each expression reads. So a turn of a call continues where the previous
-    turn stopped. `signatures` is made from all reads. `answers`: the answers of the filter by signature.
+    them when all are compiled. `reads`: what each expression reads, and by None what all of them read together. So a
+    turn of a call continues where the previous turn stopped. `signatures` is made from all reads. `answers`: the
+    answers of the filter by signature.
 
     `programs` remembers compiled selectors.
 
@@ -85,7 +86,7 @@ class DeviceFilter:
     key: Hashable = field(default_factory=object)
     compiled: Any = None
     begun: dict[Any, Any] = field(default_factory=dict)
-    reads: dict[str, Any] = field(default_factory=dict)
+    reads: dict[str | None, Any] = field(default_factory=dict)
     signatures: Any = None
     answers: dict[Any, Any] = field(default_factory=dict)
     room: int = REMEMBERED

@@ -57,10 +57,6 @@ class ClaimSignatures:
         return found
 
 
-_ALL: Final = ""
-"""No expression is empty."""
-
-
 def reads_of(
     filters: Iterable[DeviceFilter], attributes: Iterable[str], budget: WorkBudget = UNLIMITED
 ) -> AttributeReads:
@@ -77,14 +73,14 @@ def _together(parts: Sequence[AttributeReads]) -> AttributeReads:
 
 
 def _filter_reads(filter: DeviceFilter, budget: WorkBudget) -> AttributeReads:
-    """What all its selectors read. Kept by the filter, as a turn asks about thousands of selectors again."""
-    if _ALL not in filter.reads:
+    """What all its selectors read. Kept by the filter: each turn of a call asks again, about thousands of selectors."""
+    if None not in filter.reads:
         selectors = *filter.class_selectors, *filter.selectors
         together = _together(ask_all(lambda text: _selector_reads(text, filter, budget), selectors))
         if not all(text in filter.reads for text in selectors):
             return together
-        filter.reads[_ALL] = together
-    found: AttributeReads = filter.reads[_ALL]
+        filter.reads[None] = together
+    found: AttributeReads = filter.reads[None]
     return found
 
 
