@@ -175,7 +175,18 @@ def test_a_recorded_node_is_read_as_its_json() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"\x0a", b"\x0a\x05a", b"\x0b", b"\x0f\x01", b"\x80" * 11, b"\x0a\x02\x08", NODE[:-9]]
+    "data",
+    [
+        b"\x0a",
+        b"\x0a\x05a",
+        b"\x0b",
+        b"\x0f\x01",
+        b"\x80" * 11,
+        b"\x0a\x02\x08",
+        b"\x0a\x02\x12\x00",
+        b"\x0a\x03\x12\x01\x80",
+        NODE[:-9],
+    ],
 )
 def test_what_is_no_message_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"invalid protobuf|more than ten bytes"):

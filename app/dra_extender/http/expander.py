@@ -49,20 +49,19 @@ Fields = dict[int, list[bytes]]
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number that begins here, and where it ends. Raises ValueError and IndexError."""
+    """The number that begins here, and where it ends. Raises ValueError."""
     value = 0
-    for shift in range(0, 70, 7):
-        value |= (data[at] & 127) << shift
-        at += 1
-        if data[at - 1] < 128:
-            return value, at
-    raise ValueError("a number has more than ten bytes")
+    for shift, byte in zip(range(0, 70, 7), data[at : at + 10], strict=False):
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at + shift // 7 + 1
+    raise ValueError("a number does not end, or has more than ten bytes")
 
 
 def _fields(*parts: bytes, most: int = FIELDS_OF_MESSAGE, first: bool = False) -> Fields:
     """Of one message, which may be sent in parts; `first`: of one with more fields, the first. Raises ValueError."""
     data, at, found = b"".join(parts), 0, Fields()
-    with suppress(LookupError):
+    with suppress(KeyError, ValueError):
         for _ in range(most):
             if at >= len(data):
                 break
