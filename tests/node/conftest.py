@@ -11,7 +11,7 @@ from tests.e2e.skipping import skip_without
 from tests.support.chart.helm import tool
 from tests.support.node.case import NodeCase
 from tests.support.node.ground import NodeGround
-from tests.support.node.machine import Untouched, missing
+from tests.support.node.machine import Untouched, alone, missing
 from tests.support.node.node import Node
 from tests.support.node.site import NodeSite
 from tests.support.packaging.image import missing as no_builder
@@ -26,7 +26,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    with Untouched(), ControlPlane(tmp_path_factory.mktemp("controlplane"), node_lifecycle=True) as plane:
+    directory = tmp_path_factory.mktemp("controlplane")
+    with alone(tmp_path_factory.getbasetemp()), Untouched(), ControlPlane(directory, node_lifecycle=True) as plane:
         yield plane
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -58,13 +60,19 @@ def run(*command: str | Path, check: bool = True) -> str:
 
 
 POD_NETWORK = "10.197.0.0/16"
+NAMES = "dra-node"
+"""How the names of bridges and of nodes' folders begin."""
+FOLDERS = Path("/tmp")
+"""Where nodes have their folders: sockets need short paths."""
+LOCK = FOLDERS / "dra-nodes.lock"
+"""Names the folder with everything else of the run that has nodes, or had them last."""
 
 
 class Bridge:
     """A network of the pods of one node: `address` is the node, its pods are behind it. Enter it to have it."""
 
     def __init__(self, number: int) -> None:
-        self.name = f"dra-node{number}"
+        self.name = f"{NAMES}{number}"
         self.subnet = f"10.197.{number}.0/24"
         self.address = f"10.197.{number}.1"
 
@@ -90,9 +98,10 @@ def unmount_below(folder: Path) -> None:
 
 
 def processes_below(folder: Path) -> list[int]:
-    """The processes that have a path below the folder among their arguments."""
+    """The processes that have a path below the folder among their arguments, or in their environment."""
     processes = [int(each.name) for each in Path("/proc").glob("[0-9]*")]
-    return [process for process in processes if f"{folder}/" in arguments_of(process)]
+    told = {process: arguments_of(process) + text_of(Path(f"/proc/{process}/environ")) for process in processes}
+    return [process for process, text in told.items() if f"{folder}/" in text]
 
 
 def arguments_of(process: int) -> str:
@@ -146,6 +155,46 @@ def kill(processes: Sequence[int]) -> None:
 def _runs(process: int) -> bool:
     status = text_of(Path(f"/proc/{process}/stat"))
     return bool(status) and ") Z " not in status
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """One run of tests at a time has nodes on this machine; it first removes what a run that was killed left.
+
+    `folder` has the control planes of this run. Those of a killed run would answer in place of its own: the
+    addresses of nodes are the same in each run.
+    """
+    with LOCK.open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RuntimeError(f"another run of tests has nodes on this machine: {LOCK} is locked") from None
+        lock.seek(0)
+        if (earlier := lock.read()) and Path(earlier) != folder:
+            kill(processes_below(Path(earlier)))
+        lock.truncate(0)
+        lock.write(str(folder))
+        lock.flush()
+        remove_leftovers(NAMES)
+        remove_service_rules()
+        yield
+
+
+def remove_leftovers(names: str) -> None:
+    """Processes, mounts, folders and bridges of nodes whose names begin so."""
+    for folder in FOLDERS.glob(f"{names}[0-9]*-*/"):
+        kill(processes_below(folder))
+        unmount_below(folder)
+        shutil.rmtree(folder)
+    for line in run("ip", "-brief", "link", "show", "type", "bridge").splitlines():
+        if (bridge := line.split()[0]).startswith(names):
+            run("ip", "link", "delete", bridge)
+
+
+def remove_service_rules() -> None:
+    """What kube-proxy wrote."""
+    for family in ("ip", "ip6"):
+        run("nft", "delete", "table", family, "kube-proxy", check=False)
 
 
 class Untouched:

@@ -7,11 +7,10 @@ from typing import Any, Self
 
 from tests.e2e.components import free_port
 from tests.e2e.plane import Plane
-from tests.support.node.machine import POD_NETWORK, RUNTIME, run
+from tests.support.node.machine import POD_NETWORK, RUNTIME, remove_service_rules
 
 DNS = "10.96.0.10"
 """The address that containers ask for names."""
-TABLES = ("ip", "ip6")
 
 
 class Services:
@@ -35,8 +34,7 @@ class Services:
         for name in ("coredns", "kube-proxy"):
             if name in self._plane.components:
                 self._plane.stop_component(name)
-        for family in TABLES:
-            run("nft", "delete", "table", family, "kube-proxy", check=False)
+        remove_service_rules()
 
     def _start_proxy(self) -> None:
         health = f"127.0.0.1:{free_port()}"

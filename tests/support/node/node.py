@@ -14,7 +14,7 @@ from tests.e2e.components import free_port
 from tests.e2e.plane import Plane
 from tests.support.node import image
 from tests.support.node.driver import Place, TestDriver
-from tests.support.node.machine import Bridge, mounts_below, processes_below, run
+from tests.support.node.machine import FOLDERS, NAMES, Bridge, mounts_below, processes_below, run
 from tests.support.node.network import DNS
 from tests.support.node.runtime import Runtime
 
@@ -25,7 +25,7 @@ class Node:
     def __init__(self, plane: Plane, number: int) -> None:
         self.plane = plane
         self.name = f"real-{number}"
-        self.folder = Path(tempfile.mkdtemp(prefix=f"node{number}-", dir="/tmp"))
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{NAMES}{number}-", dir=FOLDERS))
         self.bridge = Bridge(number)
         self.runtime = Runtime(plane, self.name, self.folder, self.bridge)
         self.place = Place(plane, self.name, self.folder / "kubelet", self.runtime.cdi)
