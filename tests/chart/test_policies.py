@@ -29,6 +29,12 @@ PODS: dict[str, tuple[str, dict[str, Any], str]] = {
     "without devices": (IN_TREE, {}, ""),
     "with a claim for our scheduler": (OURS, CLAIM, ""),
     "with a claim for another one": (IN_TREE, CLAIM, "pods with resource claims need schedulerName: dra-scheduler"),
+    "with a claim and a node that its user chose": (
+        OURS,
+        {**CLAIM, "nodeName": "n1"},
+        "dra-scheduler chooses the node of pods with resource claims: leave spec.nodeName empty",
+    ),
+    "without claims on a node that its user chose": (IN_TREE, {"nodeName": "n1"}, ""),
     "with an extended resource for our scheduler": (OURS, EXTENDED, ""),
     "with an extended resource for another one": (IN_TREE, EXTENDED, "pods with devices of class gpu"),
     "with one in an init container": (IN_TREE, asking("example.com/gpu", "initContainers"), "of class gpu"),
