@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 
-from dra_extender.api.core import NodeSelector
+from dra_extender.api.core import Node, NodeSelector
 from dra_extender.api.decoding import convert
-from dra_extender.devices.nodeselection import NodeSelectorError, parse
+from dra_extender.api.events import Applied
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import ResourceSlice
+from dra_extender.devices import nodeselection
+from dra_extender.devices.cluster import Cluster
+from dra_extender.devices.nodeselection import Matcher, NodeSelectorError, parse
 
 LABELS = {"zone": "a", "gpus": "8", "empty": ""}
 
@@ -78,3 +83,29 @@ def test_terms_are_ored_and_requirements_anded(terms: list[dict[str, Any]], expe
 def test_one_bad_term_is_an_error_even_when_another_matches(term: dict[str, Any], problem: str) -> None:
     with pytest.raises(NodeSelectorError, match=problem):
         parse(selector(label("zone", "In", "a"), term))
+
+
+def test_the_selector_of_a_device_is_parsed_once_for_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[NodeSelector] = []
+
+    def counting(selector: NodeSelector) -> Matcher:
+        parsed.append(selector)
+        return parse(selector)
+
+    monkeypatch.setattr(nodeselection, "parse", counting)
+    cluster = Cluster(FeatureGates())
+    devices = [{"name": f"d{i}", "nodeSelector": _for_rack(f"{i}")} for i in range(3)]
+    spec = {"driver": "d", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}, "devices": devices}
+    slice_ = {"metadata": {"name": "s", "uid": "s"}, "spec": {**spec, "perDeviceNodeSelection": True}}
+    cluster.apply(Applied(convert(ResourceSlice, slice_)))
+    for rack in range(4):
+        meta = {"name": f"n{rack}", "uid": f"n{rack}", "labels": {"rack": f"{rack}"}}
+        cluster.apply(Applied(convert(Node, {"metadata": meta})))
+    seen = [cluster.inventory.nodes.view(f"n{rack}") for rack in range(4)]
+    assert [len(view.pools) if view is not None else 0 for view in seen] == [1, 1, 1, 0]
+    assert len(parsed) == 3
+
+
+def _for_rack(rack: str) -> dict[str, object]:
+    requirement = {"key": "rack", "operator": "In", "values": [rack]}
+    return {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}

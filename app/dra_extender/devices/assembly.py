@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.resource import Device, ResourceSlice, ResourceSliceSpec
+from dra_extender.api.resource import ResourceSlice
 from dra_extender.devices.models import DeviceList, declared_groups
 from dra_extender.devices.nodeselection import NodeSelection, NodeSelectorError
 from dra_extender.devices.pools import Pool
@@ -76,7 +76,7 @@ def gather_pool(
     collected: list[ResourceSlice] = []
     generation = 0
     for item in sorted(slices, key=lambda item: is_own(item, features), reverse=True):  # upstream's order
-        if not _relevant(item, node.name, node.metadata.labels, features):
+        if not _relevant(item, node.name, node.metadata.labels, features, devices_of):
             continue
         current = item.spec.pool.generation
         if not collected or current > generation:
@@ -117,7 +117,9 @@ def is_for_all(item: ResourceSlice, features: FeatureGates) -> bool:
     return is_of_counters(item, features) or (spec.all_nodes is True and not differs)
 
 
-def _relevant(item: ResourceSlice, node: str, labels: Mapping[str, str], features: FeatureGates) -> bool:
+def _relevant(
+    item: ResourceSlice, node: str, labels: Mapping[str, str], features: FeatureGates, devices_of: DevicesOf
+) -> bool:
     spec = item.spec
     if is_ignored(item, features):
         return False
@@ -126,17 +128,19 @@ def _relevant(item: ResourceSlice, node: str, labels: Mapping[str, str], feature
     if spec.shared_counters and not features.is_1_37:
         return True
     name = item.metadata.name
-    matched = _matches(spec, f"slice {name}", node, labels)
+    matched = _matches(NodeSelection(spec), f"slice {name}", node, labels)
     if matched is not None or not spec.per_device_node_selection:
         return matched is True
     # Stops at the first match, as upstream: an invalid selector after it is not an error.
-    return any(_matches(device, f"device {device.name} in slice {name}", node, labels) for device in spec.devices)
+    found = devices_of(item)
+    named = zip(found.names, found.selections, strict=True)
+    return any(_matches(selection, f"device {device} in slice {name}", node, labels) for device, selection in named)
 
 
-def _matches(source: ResourceSliceSpec | Device, subject: str, node: str, labels: Mapping[str, str]) -> bool | None:
+def _matches(selection: NodeSelection, subject: str, node: str, labels: Mapping[str, str]) -> bool | None:
     """As `NodeSelection.matches`. Raises GatherError."""
     try:
-        return NodeSelection(source).matches(node, labels)
+        return selection.matches(node, labels)
     except NodeSelectorError as problem:
         raise GatherError(
             f"gather pool information: failed to perform node selection for {subject}: {problem}"
@@ -169,7 +173,7 @@ def _assemble(
         }
     selections: list[NodeSelection] = []
     elsewhere, unserved, unmatchable, skips = 0, 0, {}, {}
-    for item in usable:
+    for item, found in zip(usable, device_lists, strict=True):
         devices = range(len(selections), len(selections) + len(item.spec.devices))
         if item.spec.skip_node_operations and features.is_experimental:
             skips.update(dict.fromkeys(devices, item.spec.skip_node_operations))
@@ -178,13 +182,12 @@ def _assemble(
         if not item.spec.per_device_node_selection:
             selections += [NodeSelection(item.spec)] * len(item.spec.devices)
             continue
-        for device in item.spec.devices:
-            selection = NodeSelection(device)
+        for name, selection in zip(found.names, found.selections, strict=True):
             try:
                 if not selection.matches(node.name, node.metadata.labels):
                     elsewhere |= 1 << len(selections)
             except NodeSelectorError as problem:
-                unmatchable[len(selections)] = f"failed to perform node selection for device {device.name}: {problem}"
+                unmatchable[len(selections)] = f"failed to perform node selection for device {name}: {problem}"
             selections.append(selection)
     lists = [*device_lists, *map(devices_of, others)] if counters else []
     named = ((name, model.traits) for each in lists for name, model in zip(each.names, each.models, strict=True))

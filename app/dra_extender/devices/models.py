@@ -21,6 +21,7 @@ from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import Device, DeviceAttribute, DeviceTaint, NodeAllocatableResource
 from dra_extender.cel import PublishedDevice
 from dra_extender.devices.content import Interner, SharedValues, digest
+from dra_extender.devices.nodeselection import NodeSelection
 from dra_extender.devices.validity import valid_alone
 
 CounterID = tuple[str, str]
@@ -164,7 +165,7 @@ class DeviceList:
     `late`: a device has binding conditions. `valid_alone`: a pool of these devices only has no defect.
     """
 
-    __slots__ = ("__weakref__", "devices", "late", "models", "names", "valid_alone")
+    __slots__ = ("__weakref__", "_selections", "devices", "late", "models", "names", "valid_alone")
 
     def __init__(self, devices: tuple[Device, ...], models: tuple[DeviceModel, ...]) -> None:
         self.devices = devices
@@ -172,6 +173,14 @@ class DeviceList:
         self.names = tuple([device.name for device in devices])
         self.late = any(model.traits.binding_conditions for model in models)
         self.valid_alone = valid_alone(devices)
+        self._selections: tuple[NodeSelection, ...] | None = None
+
+    @property
+    def selections(self) -> tuple[NodeSelection, ...]:
+        """The nodes that can use each device, where devices of the slice select nodes of their own."""
+        if self._selections is None:
+            self._selections = tuple(map(NodeSelection, self.devices))
+        return self._selections
 
 
 class DeviceLists:

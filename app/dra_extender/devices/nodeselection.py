@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from itertools import accumulate
 from typing import Final
 
@@ -141,14 +141,15 @@ def _integer(text: str) -> int | None:
 
 
 class NodeSelection:
-    """The nodes that can use a device. The first field that is set decides."""
+    """The nodes that can use a device. The first field that is set decides. A selector is parsed once."""
 
-    __slots__ = ("all_nodes", "node_name", "node_selector")
+    __slots__ = ("_parsed", "all_nodes", "node_name", "node_selector")
 
     def __init__(self, source: ResourceSliceSpec | Device) -> None:
         self.node_name: str = source.node_name or ""
         self.all_nodes: bool = source.all_nodes is True
         self.node_selector: NodeSelector | None = source.node_selector
+        self._parsed: Matcher | NodeSelectorError | None = None
 
     def matcher(self) -> Matcher | None:
         """The selection in compiled form; None when no known field is set. Raises NodeSelectorError."""
@@ -157,7 +158,14 @@ class NodeSelection:
             return lambda name, _: name == wanted
         if self.all_nodes:
             return lambda _name, _labels: True
-        return parse(self.node_selector) if self.node_selector is not None else None
+        if self._parsed is None and self.node_selector is not None:
+            try:
+                self._parsed = parse(self.node_selector)
+            except NodeSelectorError as error:
+                self._parsed = error.with_traceback(None)
+        if isinstance(self._parsed, NodeSelectorError):
+            raise self._parsed
+        return self._parsed
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool | None:
         """Whether the node can use the device; None when no known field is set. Raises NodeSelectorError."""
@@ -183,18 +191,18 @@ def visibility_size(item: ResourceSlice) -> int:
     return sum(each.node_selector.size for each in chosen if each.node_selector is not None)
 
 
-def visibility_of(item: ResourceSlice) -> Visibility:
-    """Nodes with the same value see the same devices of the slice. With the rules of Kubernetes 1.36, all nodes see a
-    slice that defines counters.
+def visibility_of(item: ResourceSlice, selections: Iterable[NodeSelection]) -> Visibility:
+    """Nodes with the same value see the same devices of the slice, whose devices have these selections. With the rules
+    of Kubernetes 1.36, all nodes see a slice that defines counters.
     """
     spec = item.spec
-    whole = _selection(spec)
+    whole = _visibility(NodeSelection(spec))
     if spec.shared_counters:
         matches = whole or _never
         return lambda name, labels: (True, matches(name, labels))
     if not spec.per_device_node_selection:
         return whole or _never
-    devices = [_selection(device) or _never for device in spec.devices]
+    devices = [_visibility(selection) or _never for selection in selections]
 
     def each(name: str, labels: Mapping[str, str]) -> Hashable:
         matched = whole(name, labels) if whole is not None else None
@@ -206,10 +214,10 @@ def visibility_of(item: ResourceSlice) -> Visibility:
     return each
 
 
-def _selection(source: ResourceSliceSpec | Device) -> Visibility | None:
-    """The node selection; it returns the text of the error if it is invalid. None when no field is set."""
+def _visibility(selection: NodeSelection) -> Visibility | None:
+    """It returns the text of the error if the selection is invalid. None when no field is set."""
     try:
-        return NodeSelection(source).matcher()
+        return selection.matcher()
     except NodeSelectorError as error:
         problem = str(error)
         return lambda _name, _labels: problem
