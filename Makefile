@@ -126,6 +126,10 @@ gangs-second: ## The acceptance tests of gangs on the second release
 bench: $(VENV)/dev.stamp ## Measure selectors, allocation and filter; writes docs/performance.md (BENCH_ARGS="--only filter")
 	@$(BIN)/python -m bench $(BENCH_ARGS)
 
+.PHONY: bench-startup
+bench-startup: $(VENV)/dev.stamp ## Measure a start, the first questions and a new list, up to 15,000 nodes and 100,000 claims; writes docs/performance.md (BENCH_ARGS="--nodes 5000")
+	@$(BIN)/python -m bench.startup $(BENCH_ARGS)
+
 .PHONY: bench-ablation
 bench-ablation: $(VENV)/dev.stamp ## Count what each proof saves the search; writes docs/decisions/search.md (BENCH_ARGS="--deep 100000")
 	@$(BIN)/python -m bench.ablation $(BENCH_ARGS)

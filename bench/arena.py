@@ -154,7 +154,7 @@ class Arena:
     # --- the contestants
 
     def contestant(
-        self, ours: bool, percent: int = 0, tls: bool = False
+        self, ours: bool, percent: int = 0, tls: bool = True
     ) -> contextlib.AbstractAsyncContextManager[dict[str, int]]:
         """One of the two; `percent` of the nodes are looked at by theirs, offered by ours; 0: as they are shipped.
         `tls`: whether ours is asked over mutual TLS.
@@ -169,10 +169,10 @@ class Arena:
             yield self.processes({"scheduler": pid})
 
     @contextlib.asynccontextmanager
-    async def ours(self, weight: int = 0, offered: int = 0, *, tls: bool = False) -> AsyncIterator[dict[str, int]]:
+    async def ours(self, weight: int = 0, offered: int = 0, *, tls: bool = True) -> AsyncIterator[dict[str, int]]:
         """The shipped configuration of a second kube-scheduler, perhaps with another `weight` of our scores, and the
         service as a process of its own, which offers this percentage of the nodes that fit; 0: the default. They
-        speak plain HTTP with each other, or with `tls` mutual TLS, as shipped.
+        speak mutual TLS with each other, as shipped, or without `tls` plain HTTP.
         """
         address, process = await asyncio.to_thread(self._start_service, offered, tls)
         try:

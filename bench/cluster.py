@@ -54,11 +54,10 @@ alternately, one at a time, with the same client limits (qps and burst 5,000). T
 and scores a part of the nodes (`percentageOfNodesToScore`: 46 % of 500, 10 % of 5,000), except in the rows "all nodes
 scored" (100 for both). Ours uses the shipped `scheduler_config/secondary-scheduler.yaml`, which passes all nodes to the
 extender, and the shipped Deployment's `--offered-percent 0`: filter returns as many fitting nodes as the in-tree
-scheduler looks for. kube-scheduler calls the service over plain HTTP on loopback, except in the row with mutual TLS,
-which the shipped manifests use. Writes: requests per pod that change objects other than events and leases. CPU:
-milliseconds per pod, all cores together. In parentheses: the slowest and the fastest round. Gangs: every eight pods are
-a PodGroup with `minCount: 8`, and all components have the feature gate GenericWorkload (1.37; with it, kube-scheduler
-schedules gangs).
+scheduler looks for. kube-scheduler calls the service over mutual TLS, as shipped, except in the row with plain HTTP.
+Writes: requests per pod that change objects other than events and leases. CPU: milliseconds per pod, all cores
+together. In parentheses: the slowest and the fastest round. Gangs: every eight pods are a PodGroup with `minCount: 8`,
+and all components have the feature gate GenericWorkload (1.37; with it, kube-scheduler schedules gangs).
 """
 PROFILED = """\
 ### Where the service's time goes
@@ -80,14 +79,14 @@ class Shape(msgspec.Struct, frozen=True):
     spec: dict[str, Any]
     percent: int = 0
     """percentageOfNodesToScore of the in-tree scheduler, and --offered-percent of ours; 0: as both are shipped."""
-    tls: bool = False
-    """Whether kube-scheduler and the service speak mutual TLS with each other."""
+    tls: bool = True
+    """Whether kube-scheduler and the service speak mutual TLS with each other, as shipped."""
     gang: int = 0
     """How many pods have to run together, as a PodGroup; 0: pods are single, and no component knows gangs."""
 
     @property
     def title(self) -> str:
-        more = ", all nodes scored" * (self.percent == 100) + ", mutual TLS" * self.tls
+        more = ", all nodes scored" * (self.percent == 100) + ", plain HTTP" * (not self.tls)
         return self.name + more + (f", gangs of {self.gang}" if self.gang else "")
 
     @property
@@ -150,7 +149,7 @@ def shapes() -> list[Shape]:
     prioritized = {"requests": [{"name": "r", "firstAvailable": alternatives}]}
     return [
         Shape("one device", 500, POD_COUNT, one),
-        Shape("one device", 500, POD_COUNT, one, tls=True),
+        Shape("one device", 500, POD_COUNT, one, tls=False),
         Shape("one device", 500, POD_COUNT, one, gang=8),
         Shape("matched pair", 500, POD_COUNT, pair),
         Shape("prioritized list", 500, POD_COUNT, prioritized),

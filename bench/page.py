@@ -21,9 +21,8 @@ import msgspec
 from playwright.async_api import Page
 
 from bench.document import write_section
-from bench.filter import allocated, cluster_of
+from bench.filter import allocated, cluster_of, view_of
 from bench.machine import described
-from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Pod
 from dra_extender.api.events import Applied
 from dra_extender.devices.cluster import Cluster
@@ -35,11 +34,8 @@ from dra_extender.http.page.routes import page_router
 from dra_extender.http.page.updates import PageUpdates
 from dra_extender.http.server import HttpServer
 from dra_extender.insight.problems import Check, ClusterProblem
-from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.view import View
-from tests.support.diagnosis.scene import Stopped
 from tests.support.page.browser import browsing, chromium, showing
 from tests.support.patience import LONGEST
 from tests.support.simulation.objects import make_claim, make_pod
@@ -104,18 +100,6 @@ class Results(msgspec.Struct, frozen=True):
     frame: float
     scroll: float
     rows: int
-
-
-def view_of(cluster: Cluster, pods: Pods) -> View:
-    clock, config = Stopped(), SchedulingConfig()
-    return View(
-        cluster=cluster,
-        decisions=Decisions(cluster, share_ids=lambda: "00000000-0000-4000-8000-000000000000"),
-        pods=pods,
-        clock=clock,
-        config=config,
-        resources=ResourceNames(cluster.classes, clock, config),
-    )
 
 
 def waiting(cluster: Cluster) -> Pods:

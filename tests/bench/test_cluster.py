@@ -68,7 +68,7 @@ def test_a_row_of_gangs_counts_them() -> None:
 def test_every_kind_of_pod_has_a_row_on_both_sizes_of_cluster() -> None:
     rows = {(shape.nodes, shape.title) for shape in shapes()}
     assert {title for nodes, title in rows if nodes == 500} == {
-        "one device", "one device, mutual TLS", "one device, gangs of 8", "matched pair", "prioritized list",
+        "one device", "one device, plain HTTP", "one device, gangs of 8", "matched pair", "prioritized list",
     }  # fmt: skip
     assert {title for nodes, title in rows if nodes == 5_000} == {
         "one device", "one device, all nodes scored", "matched pair", "matched pair, all nodes scored",

@@ -10,12 +10,22 @@ from msgspec.structs import replace
 
 from dra_extender.api.decoding import convert
 from dra_extender.api.errors import ConflictError, OutcomeUnknownError, RejectedError
-from dra_extender.api.resource import ResourceClaim, ResourceClaimConsumerReference, ResourceSlice
+from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceClaimConsumerReference, ResourceSlice
 from dra_extender.scheduling.bind.failure import COUNTERS_UNKNOWN, NOT_LEADER, TAKEN
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import NOT_AVAILABLE
 from dra_extender.scheduling.outcomes import CONFLICTS
 from tests.support.simulation.api import devices
-from tests.support.simulation.objects import DRIVER, Json, Objects, make_claim, make_class, make_node, make_pod
+from tests.support.simulation.objects import (
+    DRIVER,
+    Json,
+    Objects,
+    make_claim,
+    make_class,
+    make_node,
+    make_pod,
+    make_slice,
+)
 from tests.support.simulation.world import World
 
 
@@ -55,6 +65,46 @@ async def test_replicas_share_claims_without_losing_a_reservation(world: World, 
         await world.settle(1.0)
     assert {world.api.pod(name).spec.node_name for name in names} in ({"n1"}, {"n2"})
     assert len(world.api.claim("c").status.reserved_for) == 6
+
+
+FLEETS = ("a", "b")
+
+
+def fleet_class(fleet: str) -> DeviceClass:
+    """The devices whose attribute names the fleet."""
+    selector = {"cel": {"expression": f'device.attributes["{DRIVER}"].fleet == "{fleet}"'}}
+    return convert(DeviceClass, {"metadata": {"name": fleet, "uid": fleet}, "spec": {"selectors": [selector]}})
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_services_whose_schedulers_have_devices_of_their_own_never_meet(world: World, seed: int) -> None:
+    """Each serves one scheduler, and pods of this scheduler use one class; every scheduler asks for every node."""
+    dice, numbers = random.Random(seed), range(8)
+    for fleet in FLEETS:
+        exactly = {"deviceClassName": fleet, "allocationMode": "ExactCount", "count": 1}
+        requests = [{"name": "r", "exactly": exactly}]
+        slices = (
+            make_slice(
+                f"{fleet}{node}", [{"name": f"d{i}", "attributes": {"fleet": {"string": fleet}}} for i in numbers]
+            )
+            for node in numbers[:2]
+        )
+        world.add(fleet_class(fleet), *(make_node(f"{fleet}{node}") for node in numbers[:2]), *slices)
+        for number in numbers:
+            name = f"{fleet}-{number}"
+            world.add(make_claim(name, requests=requests), make_pod(name, name, schedulerName=fleet))
+    services = {each: world.service(config=SchedulingConfig(scheduler_names=frozenset({each}))) for each in FLEETS}
+    await world.settle()
+
+    async def place(fleet: str, number: int) -> str:
+        await asyncio.sleep(dice.random() / 100)
+        pod, service = world.api.pod(f"{fleet}-{number}"), services[fleet]
+        return await service.bind(pod, dice.choice((await service.filter(pod)).NodeNames or ()))
+
+    assert set(await asyncio.gather(*(place(each, number) for number in numbers for each in FLEETS))) == {""}
+    assert world.api.doubles() == []
+    for service in services.values():
+        assert not any(name == CONFLICTS.name for name, _ in service.counts)
 
 
 async def test_a_late_write_of_a_deposed_replica_fails(world: World, small: Objects) -> None:
