@@ -99,6 +99,25 @@ async def test_a_pod_that_a_scheduler_tries_is_left_out_until_it_is_refused_or_f
     assert first(made) == ["b", "a"]
 
 
+@pytest.mark.parametrize(("pods", "offered"), [(60, 54), (130, LEAST)])
+async def test_if_a_scheduler_takes_pods_in_an_unknown_order_all_are_offered_that_will_soon_be_bound(
+    world: World, pods: int, offered: int
+) -> None:
+    """Four are bound each second, so as many as 120 within the 30 seconds of a nomination."""
+    names = [f"e{number:03}" for number in range(pods)]
+    made = await upcoming(world, *names)
+    for name in names[-6:]:
+        made.tried(world.api.pod(name))
+        made.ended(world.api.pod(name).metadata.uid, "n1")
+        await asyncio.sleep(0.25)
+    assert len(first(made)) == offered
+    for name in names[:30]:
+        made.tried(world.api.pod(name))
+        made.ended(world.api.pod(name).metadata.uid, "n1")
+        await asyncio.sleep(0.25)
+    assert len(first(made)) == 12, "the order is known"
+
+
 async def test_a_pod_that_fits_nowhere_is_left_out_until_something_is_better(world: World) -> None:
     made = await upcoming(world, "a", "b")
     made.fits_nowhere(world.api.pod("a").metadata.uid, 0)

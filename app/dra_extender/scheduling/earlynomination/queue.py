@@ -9,8 +9,8 @@ Promises
   trying, that fit nowhere, or that were nominated in vain a short while ago are left out.
 - A pod loses nothing by its nomination: see `is_eligible`.
 
-A pod waits since its creation. A kube-scheduler that started later takes the pods in an unknown order: then it reaches
-some nominated pods late.
+A pod waits since its creation. A kube-scheduler that started later takes the pods in an unknown order. Then all of them
+are offered if they are few and soon bound, and hardly any otherwise.
 
 Rules: Kubernetes 1.36, pkg/scheduler/framework/plugins/queuesort/priority_sort.go.
 """
@@ -48,6 +48,8 @@ QUEUED_SECONDS: Final = 0.1
 TRIED_SECONDS: Final = 5.0
 """A pod that was tried and not refused is about to be bound for this long."""
 REMEMBERED: Final = 20_000
+EARLIER: Final = 0.8
+"""Weight of all earlier calls when the order of a scheduler is compared with this one."""
 
 _Place = tuple[int, float, int, str]
 """(priority, negative; waiting since, seconds; serial number; UID)"""
@@ -69,6 +71,8 @@ class EarlyNominationQueue:
         self._pauses: Pauses[str] = Pauses(view.clock, view.config)
         self._tried: TTLCache[str, bool] = TTLCache(REMEMBERED, TRIED_SECONDS, timer=view.clock.monotonic)
         self._callers: set[str] = set()
+        self._skipped = 0.0
+        """How many pods were ahead of the one that a scheduler tried, on average of the last calls."""
 
     def waits(self, pod: Pod) -> None:
         """The watch shows the pod without a node. A known pod keeps its place while its priority is the same."""
@@ -88,8 +92,12 @@ class EarlyNominationQueue:
         self._tried.pop(uid, None)
 
     def tried(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
         self._callers.add(pod.spec.scheduler_name)
-        self._tried[pod.metadata.uid] = True
+        if uid not in self._tried and uid in self._places:
+            ahead = min(bisect_left(self._order, self._places[uid]), SCANNED)
+            self._skipped = EARLIER * self._skipped + (1 - EARLIER) * ahead
+        self._tried[uid] = True
 
     def refused(self, uid: str) -> None:
         """A filter call has answered that the pod fits on no node."""
@@ -126,14 +134,19 @@ class EarlyNominationQueue:
         return self._view.clock.monotonic() - at >= seconds
 
     def _ahead(self) -> int:
-        """How many pods are bound in `SECONDS_AHEAD`, by those bound during the last `MEASURED_SECONDS`."""
+        """How many pods are bound in `SECONDS_AHEAD`, by those bound during the last `MEASURED_SECONDS`. While schedulers
+        take pods from further behind: all that wait, if they are bound before their nominations end.
+        """
         now = self._view.clock.monotonic()
         while self._bound and self._bound[0] < now - MEASURED_SECONDS:
             self._bound.popleft()
         if not self._bound:
             return UNKNOWN_RATE
         per_second = len(self._bound) / max(now - self._bound[0], 0.25)
-        return max(LEAST, min(MOST, round(per_second * SECONDS_AHEAD)))
+        wanted, waiting = round(per_second * SECONDS_AHEAD), len(self._order)
+        if self._skipped > wanted:
+            wanted = waiting if waiting <= min(SCANNED, per_second * self._view.config.nominated_seconds) else LEAST
+        return max(LEAST, min(MOST, wanted))
 
     def _enter(self, uid: str, priority: int, since: float) -> None:
         self._leave(uid)
