@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import traceback
 from typing import Any
 
 import pytest
@@ -10,10 +12,10 @@ from dra_extender.api.core import Node, NodeSelector
 from dra_extender.api.decoding import convert
 from dra_extender.api.events import Applied
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.resource import ResourceSlice
+from dra_extender.api.resource import Device, ResourceSlice
 from dra_extender.devices import nodeselection
 from dra_extender.devices.cluster import Cluster
-from dra_extender.devices.nodeselection import Matcher, NodeSelectorError, parse
+from dra_extender.devices.nodeselection import Matcher, NodeSelection, NodeSelectorError, parse
 
 LABELS = {"zone": "a", "gpus": "8", "empty": ""}
 
@@ -94,6 +96,7 @@ def test_the_selector_of_a_device_is_parsed_once_for_all_nodes(monkeypatch: pyte
 
     monkeypatch.setattr(nodeselection, "parse", counting)
     cluster = Cluster(FeatureGates())
+    nodes = cluster.inventory.nodes
     devices = [{"name": f"d{i}", "nodeSelector": _for_rack(f"{i}")} for i in range(3)]
     spec = {"driver": "d", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}, "devices": devices}
     slice_ = {"metadata": {"name": "s", "uid": "s"}, "spec": {**spec, "perDeviceNodeSelection": True}}
@@ -101,9 +104,32 @@ def test_the_selector_of_a_device_is_parsed_once_for_all_nodes(monkeypatch: pyte
     for rack in range(4):
         meta = {"name": f"n{rack}", "uid": f"n{rack}", "labels": {"rack": f"{rack}"}}
         cluster.apply(Applied(convert(Node, {"metadata": meta})))
-    seen = [cluster.inventory.nodes.view(f"n{rack}") for rack in range(4)]
+    assert list(nodes.refresh_all()) == [4 * (1 + 3)] * 4, "work for one pool with three requirements"
+    seen = [nodes.view(f"n{rack}") for rack in range(4)]
     assert [len(view.pools) if view is not None else 0 for view in seen] == [1, 1, 1, 0]
     assert len(parsed) == 3
+
+
+def test_a_selector_that_does_not_parse_keeps_nothing_of_those_who_ask() -> None:
+    selection = _selection({"nodeSelectorTerms": [label("memory", "Gt", "80Gi")]})
+    errors = []
+    for _ in range(3):
+        with pytest.raises(NodeSelectorError) as caught:
+            selection.matcher()
+        errors.append(caught.value)
+    assert len({id(error) for error in errors}) == 3
+    assert len({len(traceback.extract_tb(error.__traceback__)) for error in errors}) == 1
+
+
+def test_a_parsed_selection_can_be_sent_to_a_worker() -> None:
+    selection = _selection(_for_rack("a"))
+    assert selection.matches("n", {"rack": "a"})
+    sent = pickle.loads(pickle.dumps(selection))
+    assert (sent.matches("n", {"rack": "a"}), sent.matches("n", {"rack": "b"})) == (True, False)
+
+
+def _selection(node_selector: dict[str, object]) -> NodeSelection:
+    return NodeSelection(convert(Device, {"name": "d", "nodeSelector": node_selector}))
 
 
 def _for_rack(rack: str) -> dict[str, object]:

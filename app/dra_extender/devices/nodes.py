@@ -259,24 +259,25 @@ class Nodes(Mapping[str, Node]):
                 self.changes.note(index)
 
     def refresh_work(self, seen: SeenNode) -> int:
-        """Units of work for bringing the node up to date: four for a pool, one for four requirements of selectors."""
+        """Units of work for bringing the node up to date: four for a pool, and for a requirement of selectors."""
         pools = (self._open.keys() if seen.new else seen.stale & self._open.keys()) - self.selector_limit.refused
-        return 4 * len(pools) + sum(self.selector_limit.sizes.get(pool, 0) for pool in pools) // 4
+        return 4 * (len(pools) + sum(self.selector_limit.sizes.get(pool, 0) for pool in pools))
 
     def current(self, seen: SeenNode) -> SeenNode:
         if seen.new or seen.stale:
             self._refresh(seen)
         return seen
 
-    def refresh_all(self) -> Iterator[None]:
+    def refresh_all(self) -> Iterator[int]:
         """Bring all nodes up to date, one at a step, before a decision needs them. Nodes may be added and removed
-        between steps.
+        between steps. The units of work of each.
         """
         for name in list(self.seen):
             seen = self.seen.get(name)
             if seen is not None:
+                work = self.refresh_work(seen)
                 self.current(seen)
-                yield
+                yield work
 
     def view(self, name: str) -> NodeView | None:
         """All pools of the node; None when the node is not known."""

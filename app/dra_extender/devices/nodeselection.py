@@ -151,6 +151,10 @@ class NodeSelection:
         self.node_selector: NodeSelector | None = source.node_selector
         self._parsed: Matcher | NodeSelectorError | None = None
 
+    def __getstate__(self) -> tuple[None, dict[str, object]]:
+        """Without the compiled form: workers get devices as pickles."""
+        return None, {name: None if name == "_parsed" else getattr(self, name) for name in self.__slots__}
+
     def matcher(self) -> Matcher | None:
         """The selection in compiled form; None when no known field is set. Raises NodeSelectorError."""
         wanted = self.node_name
@@ -164,7 +168,7 @@ class NodeSelection:
             except NodeSelectorError as error:
                 self._parsed = error.with_traceback(None)
         if isinstance(self._parsed, NodeSelectorError):
-            raise self._parsed
+            raise NodeSelectorError(*self._parsed.args)  # an exception keeps the frames of each time it was raised
         return self._parsed
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool | None:

@@ -36,7 +36,7 @@ from dra_extender.scheduling.extender import Extender
 from dra_extender.scheduling.handle import Runtime
 from dra_extender.scheduling.outcomes import Reading
 from dra_extender.scheduling.ports import Observer
-from dra_extender.scheduling.turns import Turns, run
+from dra_extender.scheduling.turns import TURN_WORK, Turns, run
 from dra_extender.scheduling.warmup import warm_up
 from dra_extender.service.audit import AllocationAudit
 from dra_extender.service.devicemetrics import DeviceMetrics
@@ -50,8 +50,8 @@ from dra_extender.workers.pool import WorkerPool
 
 log = structlog.get_logger(__name__)
 
-_PORTION: Final = 100
-"""Nodes and pods evaluated in one turn: a few milliseconds."""
+_NODE: Final = 50
+"""Units of work to evaluate a node, without its selectors."""
 _WARM_PERIOD: Final = 30.0
 """Seconds between two evaluations of changed nodes on a standby."""
 
@@ -254,8 +254,11 @@ class Engine:
             unexpected("inventory", problem)
 
     def _evaluating(self) -> Turns[None]:
-        for number, _ in enumerate(self.cluster.inventory.nodes.refresh_all(), start=1):
-            if number % _PORTION == 0:
+        done = 0
+        for work in self.cluster.inventory.nodes.refresh_all():
+            done += _NODE + work
+            if done >= TURN_WORK:
+                done = 0
                 yield
         yield from self.extender.learn_running_pods()  # a pod may take a portion of work
         yield from warm_up(self.extender.view)

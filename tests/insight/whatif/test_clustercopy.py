@@ -9,9 +9,11 @@ import pytest
 
 from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.migration import migrating
+from dra_extender.insight.whatif.clustercopy import copied
 from dra_extender.insight.whatif.whatif import Changes, NodesLike
 from dra_extender.scheduling.turns import run_at_once
 from dra_extender.scheduling.view import View
+from tests.support.counting import counted_turns
 from tests.support.diagnosis.gpupods import running, waiting
 from tests.support.diagnosis.hardware import device_class, gpus, node
 from tests.support.diagnosis.heldcluster import GATES, GPU
@@ -48,3 +50,35 @@ def test_a_copy_is_freed_without_the_garbage_collector(question: str, no_collect
     before = clusters()
     QUESTIONS[question](view)
     assert clusters() == before
+
+
+def test_what_pods_request_and_slices_select_is_copied_in_turns() -> None:
+    """190 pods with 6,000 resources each took 0.67 s in one turn, and 100 nodes with 6,400 selectors 4.6 s."""
+    requests = {f"example.com/r{number}": "1" for number in range(1_000)}
+    containers = [{"name": "c", "resources": {"requests": requests}}]
+    pods = [
+        {"kind": "Pod", "metadata": {"name": f"p{n}"}, "spec": {"nodeName": "a", "containers": containers}}
+        for n in range(100)
+    ]
+    large = counted_turns(copied(Scene([node("a"), *pods], gates=GATES).view()))
+    assert large.largest < 0.2 * large.total
+    racks = [
+        {
+            "name": f"d{n}",
+            "nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [{"key": f"rack-{n}", "operator": "Exists"}]}]},
+        }
+        for n in range(100)
+    ]
+    fabric = {
+        "kind": "ResourceSlice",
+        "metadata": {"name": "fabric"},
+        "spec": {
+            "driver": GPU,
+            "pool": {"name": "fabric", "generation": 1, "resourceSliceCount": 1},
+            "perDeviceNodeSelection": True,
+            "devices": racks,
+        },
+    }
+    nodes = [node(f"n{n}", labels={f"rack-{n}": "here"}) for n in range(200)]
+    large = counted_turns(copied(Scene([fabric, *nodes], gates=GATES).view()))
+    assert large.largest < 0.2 * large.total

@@ -313,3 +313,9 @@ def test_a_turn_decides_on_one_new_node() -> None:
         pod=pod(count=3), objects=[template(3)], newNodes=[new("n", 2, count=500)]
     )))  # fmt: skip
     assert many.largest < 1.5 * few.largest
+
+
+def test_each_new_node_without_slices_is_looked_at_in_a_turn_of_its_own() -> None:
+    """Slices of other nodes may have selectors, and each node evaluates them."""
+    body = asked(pod=pod(), newNodes=[{"node": {"metadata": {"name": "bare"}}, "count": 50}])
+    assert counted_turns(simulation.simulation(large(1).view(), body)).turns >= 50

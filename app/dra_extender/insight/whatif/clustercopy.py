@@ -208,7 +208,7 @@ def copied(view: View, only: Set[str] | None = None, copy: ClusterCopy | None = 
     budget = QueryBudget(view)
     for item in objects:
         if isinstance(item, Pod):
-            copy.tenants.put(item)
+            yield from budget.charge(copy.tenants.put(item))
             named |= {item.metadata.uid, *(f"{item.metadata.namespace}/{name}" for name in all_claim_names(item))}
         if only is None or not isinstance(item, ResourceClaim) or _is_of(item, named, ids):
             copy.cluster.apply(Applied(item))
@@ -218,8 +218,8 @@ def copied(view: View, only: Set[str] | None = None, copy: ClusterCopy | None = 
             copy.cluster.ledger.hold(claim, hold.allocation, owner=hold.owner)
     for event in undecodable:
         copy.cluster.apply(event)
-    for _ in copy.cluster.inventory.nodes.refresh_all():
-        yield from budget.charge(COPY)
+    for work in copy.cluster.inventory.nodes.refresh_all():
+        yield from budget.charge(COPY + work)
     return copy
 
 
