@@ -40,7 +40,6 @@ from dra_extender.scheduling.noderules import (
     amount_text,
     conflicting,
     counted,
-    taken_by,
     together,
 )
 from dra_extender.scheduling.view import View
@@ -144,7 +143,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     def _listener(self, port: Port, node: Node) -> str:
         """The first pod on the node that has the port (namespace/name)."""
         for pod in self.tenants.on(node.name):
-            if pod.metadata.uid not in self.removed and conflicting((port,), taken_by(pod)) is not None:
+            if pod.metadata.uid not in self.removed and conflicting((port,), self.tenants.count(pod)[1]) is not None:
                 return pod.metadata.key
         return ""
 
@@ -194,7 +193,7 @@ class SimulatedPod(Struct, frozen=True, dict=True):
         """Units of work for the obstacles of one node."""
         node = self.snapshot.node(name)
         taints = len(node.spec.taints) if node is not None else 0
-        return self.wants.cost + len(self.snapshot.tenants.on(name)) + taints
+        return self.wants.cost + self.snapshot.tenants.size(name) + taints
 
     def obstacles(self, node: Node) -> Iterator[Obstacle]:
         """What keeps the pod from the node. Devices that have to be allocated are not checked."""

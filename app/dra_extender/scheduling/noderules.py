@@ -321,8 +321,7 @@ class ResourcesInUse:
     def drop(self, uid: str) -> None:
         self._expected.pop(uid, None)
         self._counted.pop(uid, None)
-        node = self._node.pop(uid, None)
-        if node is not None:
+        if (node := self._node.pop(uid, None)) is not None:
             pods = self._pods[node]
             del pods[uid]
             self._used.pop(node, None)
@@ -336,10 +335,9 @@ class ResourcesInUse:
 
     def give_up(self, uid: str, by: object = None) -> bool:
         """The pod is no longer expected. False when it stays: it has been bound, or another has expected it since."""
-        if uid not in self._expected or self._expected[uid] is not by:
-            return False
-        self.drop(uid)
-        return True
+        if found := uid in self._expected and self._expected[uid] is by:
+            self.drop(uid)
+        return found
 
     def _place(self, pod: Pod, node: str) -> None:
         uid = pod.metadata.uid
@@ -360,10 +358,15 @@ class ResourcesInUse:
         self._counted[pod.metadata.uid] = pod, counted(pod)
         return size // 2
 
-    def _count(self, pod: Pod) -> Counted:
+    def count(self, pod: Pod) -> Counted:
         self._add_up(pod)
         known = self._counted.get(pod.metadata.uid)
         return known[1] if known is not None and known[0] is pod else counted(pod)
+
+    def size(self, node: str) -> int:
+        """Units of work to add up what the pods on the node use."""
+        ports = [self._counted[uid][1][1] for uid in self._pods.get(node, ()) if uid in self._counted]
+        return len(self._pods.get(node, ())) + sum(map(len, ports)) // 10
 
     def on(self, node: str) -> Sequence[Pod]:
         return list(self._pods.get(node, {}).values())
@@ -378,21 +381,20 @@ class ResourcesInUse:
 
     def suits(self, node: Node, pods: Sequence[Wants], without: Collection[str]) -> bool:
         """False when one of `SURE` keeps these pods from the node, once pods of the UIDs `without` are gone."""
-        used = self.used(node.name, without)
-        return not any(each.rule in SURE for each in obstacles_together(pods, node, used))
+        return not any(each.rule in SURE for each in obstacles_together(pods, node, self.used(node.name, without)))
 
     def used(self, node: str, without: Collection[str] = ()) -> Used:
         """By the pods on the node, those of these UIDs left out, in whose containers it is linear."""
         pods = self._pods.get(node, {})
         known = self._used.get(node)
         if known is None:
-            known = self._used[node] = together(NOTHING_USED, map(self._count, pods.values()))
-        left_out = [self._count(pod) for uid, pod in pods.items() if uid in without]
+            known = self._used[node] = together(NOTHING_USED, map(self.count, pods.values()))
+        left_out = [self.count(pod) for uid, pod in pods.items() if uid in without]
         if not left_out:
             return known
         amounts, taken = Counter(known[0]), known[2]
         for asked, _ in left_out:
             amounts.subtract(asked)
         if any(ports for _, ports in left_out):
-            taken = frozenset().union(*(self._count(pod)[1] for uid, pod in pods.items() if uid not in without))
+            taken = frozenset().union(*(self.count(pod)[1] for uid, pod in pods.items() if uid not in without))
         return amounts, known[1] - len(left_out), taken

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from dra_extender.api.core import Pod
 from dra_extender.api.resource import MAX_CONSUMERS
 from dra_extender.insight.why.text import fully
+from dra_extender.scheduling import noderules
+from dra_extender.scheduling.noderules import Port, taken_by
 from tests.support.diagnosis.hardware import cluster, node
 from tests.support.diagnosis.scene import Scene
 
@@ -76,3 +81,24 @@ def test_of_several_pods_that_listen_the_one_on_the_reported_port_is_named() -> 
     taken = [listening("first", 9090, nodeName="h1"), listening("listens", 8080, nodeName="h1")]
     found = Scene([node("h1"), *taken, listening("p", 8080, 9090)]).diagnose("p")
     assert "host port 8080/TCP is in use by pod default/listens" in found.summary
+
+
+def test_the_ports_of_a_pod_are_read_once_for_all_nodes_and_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def counting(pod: Pod) -> frozenset[Port]:
+        read.append(pod.metadata.name)
+        return taken_by(pod)
+
+    monkeypatch.setattr(noderules, "taken_by", counting)
+    ports = [{"containerPort": 80, "hostPort": number} for number in range(8_000, 8_081)]
+    containers = [{"name": "main", "ports": ports}]
+    taken = [
+        {"kind": "Pod", "metadata": {"name": f"{node}-{number}"}, "spec": {"nodeName": node, "containers": containers}}
+        for node in ("h1", "h2")
+        for number in range(5)
+    ]
+    wanting = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": containers}}
+    found = Scene([node("h1"), node("h2"), *taken, wanting]).diagnose("p")
+    assert found.rule == "host port"
+    assert len([name for name in read if name != "p"]) == len(taken)

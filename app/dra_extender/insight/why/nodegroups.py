@@ -131,8 +131,8 @@ class NodeGroups:
         yield from budget.charge(len(group) // NAMES)
         for name in group:
             if name not in self._kinds:
+                yield from budget.charge(NODE + self.pod.snapshot.tenants.size(name))
                 self._kinds[name] = self._numbers.setdefault(self._kind(name), len(self._numbers))
-                yield from budget.charge(NODE)
             kind = name if changed.wants.by_name else self._kinds[name]
             if name not in apart and kind not in is_free:
                 yield from budget.charge(changed.cost_of(name))
