@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,7 @@ from tests.support.diagnosis.heldcluster import GATES, GPU
 from tests.support.diagnosis.scene import Scene
 from tests.support.http.certificates import write_certificate
 from tests.support.http.expanding import NODE, RECORDED, field, groups_in, option, request, template
+from tests.support.patience import LONGEST
 
 Json = dict[str, Any]
 
@@ -332,3 +334,25 @@ async def test_without_time_to_compare_them_all_options_are_kept(stage: Stage, m
     monkeypatch.setattr(expander, "SECONDS", 0.01)
     assert groups_in(await stage.call(ASKED, certificate=stage.clients)) == ["a", "b"]
     assert stage.counted() == {"late": 1}
+
+
+@pytest.mark.parametrize(("connections", "handshake", "ended"), [(3, 600.0, 5), (64, 0.2, 8)])
+async def test_strangers_who_say_nothing_are_few_and_soon_gone(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, connections: int, handshake: float, ended: int
+) -> None:
+    monkeypatch.setattr(expander, "CONNECTIONS", connections)
+    monkeypatch.setattr(expander, "HANDSHAKE_SECONDS", handshake)
+    server = ExpanderServer(stage.known, stage.metrics, "127.0.0.1:0", stage.files, 100_000)
+    await server.start()
+    streams = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(8)]
+    ends = [asyncio.create_task(reader.read()) for reader, _ in streams]
+    try:
+        async with asyncio.timeout(LONGEST):
+            while sum(end.done() for end in ends) < ended:
+                await asyncio.wait([end for end in ends if not end.done()], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await server.stop(0)
+        for end, (_, writer) in zip(ends, streams, strict=True):
+            writer.close()
+            end.cancel()
+        await asyncio.gather(*ends, return_exceptions=True)

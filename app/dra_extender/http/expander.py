@@ -39,6 +39,11 @@ log = structlog.get_logger(__name__)
 
 SECONDS: Final = 4.0
 """cluster-autoscaler waits five seconds for an answer."""
+CONNECTIONS: Final = 64
+"""More are refused, so that those of the verbs find file descriptors."""
+HANDSHAKE_SECONDS: Final = 10.0
+CONNECTED_SECONDS: Final = 30.0
+"""After it a client has to connect again, and a call whose message does not arrive ends."""
 OF_PLACE: Final = frozenset(
     f"{part}kubernetes.io" for part in ("", "beta.", "topology.", "failure-domain.beta.", "node-role.")
 )
@@ -202,8 +207,15 @@ class ExpanderServer:
             certificate, key, *authorities = (file.read_bytes() for file in self._files)
             return grpc.ssl_server_certificate_configuration([(key, certificate)], b"".join(authorities) or None)
 
-        options = [("grpc.max_receive_message_length", self._most), ("grpc.so_reuseport", 0)]
-        self._server = grpc.aio.server(options=options, maximum_concurrent_rpcs=2)
+        options = {
+            "grpc.max_receive_message_length": self._most,
+            "grpc.so_reuseport": 0,
+            "grpc.max_allowed_incoming_connections": CONNECTIONS,
+            "grpc.server_handshake_timeout_ms": int(HANDSHAKE_SECONDS * 1000),
+            "grpc.max_connection_age_ms": int(CONNECTED_SECONDS * 1000),
+            "grpc.max_connection_age_grace_ms": int(SECONDS * 1000),
+        }
+        self._server = grpc.aio.server(options=list(options.items()), maximum_concurrent_rpcs=2)
         method = grpc.unary_unary_rpc_method_handler(partial(self._best_options, grpc.StatusCode))
         service = grpc.method_handlers_generic_handler("grpcplugin.Expander", {"BestOptions": method})
         self._server.add_generic_rpc_handlers((service,))
