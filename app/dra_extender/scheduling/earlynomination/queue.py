@@ -134,8 +134,8 @@ class EarlyNominationQueue:
         return self._view.clock.monotonic() - at >= seconds
 
     def _ahead(self) -> int:
-        """How many pods are bound in `SECONDS_AHEAD`, by those bound during the last `MEASURED_SECONDS`. While schedulers
-        take pods from further behind: all that wait, if they are bound before their nominations end.
+        """How many pods are bound in `SECONDS_AHEAD`, by those bound during the last `MEASURED_SECONDS`. While a
+        scheduler takes pods from further behind: all that wait, if they are bound before their nominations end.
         """
         now = self._view.clock.monotonic()
         while self._bound and self._bound[0] < now - MEASURED_SECONDS:
