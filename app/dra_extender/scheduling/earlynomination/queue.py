@@ -72,7 +72,7 @@ class EarlyNominationQueue:
         self._tried: TTLCache[str, bool] = TTLCache(REMEMBERED, TRIED_SECONDS, timer=view.clock.monotonic)
         self._callers: set[str] = set()
         self._skipped = 0.0
-        """How many pods were ahead of the one that a scheduler tried, on average of the last calls."""
+        """How many pods a scheduler skipped when it tried a pod, on average of the last calls."""
 
     def waits(self, pod: Pod) -> None:
         """The watch shows the pod without a node. A known pod keeps its place while its priority is the same."""
