@@ -44,7 +44,7 @@ class Size(msgspec.Struct, frozen=True):
     claims: int
 
 
-SIZES: Final = (Size(500, 2_000), Size(5_000, 20_000), Size(15_000, 100_000), Size(50_000, 200_000))
+SIZES: Final = (Size(500, 2_000), Size(5_000, 20_000), Size(15_000, 100_000))
 
 
 class Row(msgspec.Struct, frozen=True):
