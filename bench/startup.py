@@ -210,10 +210,11 @@ def markdown(rows: Iterable[Row]) -> str:
     lines = [
         "## A start, and a new list",
         "",
-        "The service as a process beside the embedded API server, which answers slower than a real one: seconds are",
-        "upper bounds. All devices have serial numbers, and each claim has a device and a pod that runs. First filter:",
-        "of the first pod after the replica is Ready, for all nodes, over HTTP. New list: all watches expire at once;",
-        "seconds until a node that came meanwhile is offered, and the slowest filter until then.",
+        "Measured by `make bench-startup`. The service is a process, and the API server is the embedded one,",
+        "which answers slower than a real one: seconds are upper bounds. All devices have serial numbers, and",
+        "each claim has a device and a pod that runs. First filter: the first pod after the replica is Ready asks",
+        "for all nodes, over HTTP. New list: all watches expire at once, and a node is added; seconds until",
+        "filter offers it, and the slowest filter until then.",
         "",
         "| nodes × devices | claims and pods | Ready, s | its CPU, s | memory, MiB | first filter, ms | median "
         "| slowest | new list, s | slowest filter, ms | memory, MiB |",
