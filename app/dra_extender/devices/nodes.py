@@ -259,9 +259,9 @@ class Nodes(Mapping[str, Node]):
                 self.changes.note(index)
 
     def refresh_work(self, seen: SeenNode) -> int:
-        """Units of work for bringing the node up to date: four for a pool, and for a requirement of selectors."""
+        """Units of work for bringing the node up to date: four for a pool, one for a requirement of selectors."""
         pools = (self._open.keys() if seen.new else seen.stale & self._open.keys()) - self.selector_limit.refused
-        return 4 * (len(pools) + sum(self.selector_limit.sizes.get(pool, 0) for pool in pools))
+        return 4 * len(pools) + sum(self.selector_limit.sizes.get(pool, 0) for pool in pools)
 
     def current(self, seen: SeenNode) -> SeenNode:
         if seen.new or seen.stale:

@@ -79,6 +79,6 @@ def test_what_pods_request_and_slices_select_is_copied_in_turns() -> None:
             "devices": racks,
         },
     }
-    nodes = [node(f"n{n}", labels={f"rack-{n}": "here"}) for n in range(200)]
+    nodes = [node(f"n{n}", labels={f"rack-{n}": "here"}) for n in range(500)]
     large = counted_turns(copied(Scene([fabric, *nodes], gates=GATES).view()))
     assert large.largest < 0.2 * large.total
