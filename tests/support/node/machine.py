@@ -65,7 +65,7 @@ NAMES = "dra-node"
 FOLDERS = Path("/tmp")
 """Where nodes have their folders: sockets need short paths."""
 LOCK = FOLDERS / "dra-nodes.lock"
-"""Names the folder with everything else of the run that has nodes, or had them last."""
+"""Names the folder with everything else of the run that has nodes; empty after a run that ended."""
 
 
 class Bridge:
@@ -170,14 +170,17 @@ def alone(folder: Path) -> Iterator[None]:
         except BlockingIOError:
             raise RuntimeError(f"another run of tests has nodes on this machine: {LOCK} is locked") from None
         lock.seek(0)
-        if (earlier := lock.read()) and Path(earlier) != folder:
-            kill(processes_below(Path(earlier)))
+        if killed := lock.read():
+            kill(processes_below(Path(killed)))
         lock.truncate(0)
         lock.write(str(folder))
         lock.flush()
         remove_leftovers(NAMES)
         remove_service_rules()
-        yield
+        try:
+            yield
+        finally:
+            lock.truncate(0)
 
 
 def remove_leftovers(names: str) -> None:
