@@ -240,7 +240,7 @@ def view_of(cluster: Cluster, pods: Pods) -> View:
 
 
 def first_filter(nodes: int, serials: bool) -> Row:
-    """The first question of a replica that has become Ready: about claims that nobody has asked for."""
+    """The first filter call after a replica is Ready. The claims have selectors that no earlier claim had."""
     asked, names = one_device(next(_shapes)), [f"node-{index}" for index in range(nodes)]
     ready: list[View] = []
     for cluster in [cluster_of(nodes, serials=serials) for _ in range(FIRST)]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Iterable
@@ -24,10 +23,12 @@ import msgspec
 from bench.arena import cpu_seconds
 from bench.document import write_section
 from bench.machine import described
+from bench.placement.scene import device_class
 from embedded_cluster import hardware
 from embedded_cluster.apiserver import EmbeddedAPIServer
 from embedded_cluster.demo.show import service_command
 from embedded_cluster.hardware import GPU_DRIVER
+from tests.e2e.components import free_port
 from tools.memory import resident
 
 DEVICES: Final = 8
@@ -68,7 +69,7 @@ class Row(msgspec.Struct, frozen=True):
 
 def seed(server: EmbeddedAPIServer, size: Size) -> None:
     """Store everything past HTTP."""
-    server.store.create(device_class())
+    server.store.create(device_class(GPU_DRIVER, GPU_DRIVER))
     for index in range(size.nodes):
         add_node(server, index)
     for number in range(size.claims):
@@ -79,12 +80,6 @@ def add_node(server: EmbeddedAPIServer, index: int) -> None:
     server.store.create_stored(hardware.node(index, datetime.now(UTC)))
     slices = hardware.slices(hardware.gpus(index, DEVICES), 1)
     server.store.create_all(hardware.manifest(each, "v1", None) for each in slices)
-
-
-def device_class() -> dict[str, Any]:
-    spec = {"selectors": [{"cel": {"expression": f"device.driver == '{GPU_DRIVER}'"}}]}
-    meta = {"name": GPU_DRIVER}
-    return {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": meta, "spec": spec}
 
 
 def claim(name: str) -> dict[str, Any]:
@@ -150,9 +145,7 @@ class Service:
 
 @asynccontextmanager
 async def serving(api_server: str) -> AsyncIterator[Service]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    listen = f"127.0.0.1:{free_port()}"
     command = service_command(api_server, listen, "--log-level", "warning", "--offered-percent", "0")
     process = await asyncio.create_subprocess_exec(*command)
     try:

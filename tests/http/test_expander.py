@@ -350,6 +350,7 @@ async def test_strangers_who_say_nothing_are_few_and_soon_gone(
         async with asyncio.timeout(LONGEST):
             while sum(end.done() for end in ends) < ended:
                 await asyncio.wait([end for end in ends if not end.done()], return_when=asyncio.FIRST_COMPLETED)
+        assert sum(end.done() for end in ends) == ended
     finally:
         await server.stop(0)
         for end, (_, writer) in zip(ends, streams, strict=True):

@@ -149,7 +149,8 @@ class NodeSelection:
         self.node_name: str = source.node_name or ""
         self.all_nodes: bool = source.all_nodes is True
         self.node_selector: NodeSelector | None = source.node_selector
-        self._parsed: Matcher | NodeSelectorError | None = None
+        self._parsed: Matcher | str | None = None
+        """The compiled form, or the problem. An exception would keep the frames of each time it is raised."""
 
     def __getstate__(self) -> tuple[None, dict[str, object]]:
         """Without the compiled form: workers get devices as pickles."""
@@ -166,9 +167,9 @@ class NodeSelection:
             try:
                 self._parsed = parse(self.node_selector)
             except NodeSelectorError as error:
-                self._parsed = error.with_traceback(None)
-        if isinstance(self._parsed, NodeSelectorError):
-            raise NodeSelectorError(*self._parsed.args)  # an exception keeps the frames of each time it was raised
+                self._parsed = str(error)
+        if isinstance(self._parsed, str):
+            raise NodeSelectorError(self._parsed)
         return self._parsed
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool | None:

@@ -163,7 +163,10 @@ class PublishedPool:
     @cached_property
     def visibilities(self) -> tuple[Visibility, ...]:
         """The visibility of each open slice."""
-        return tuple(visibility_of(item, self.device_list(item).selections) for item in self.open_slices())
+        return tuple(
+            visibility_of(item, self.device_list(item).selections if item.spec.per_device_node_selection else ())
+            for item in self.open_slices()
+        )
 
     @property
     def visibility_size(self) -> int:
