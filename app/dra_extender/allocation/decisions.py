@@ -15,7 +15,6 @@ from functools import partial
 from typing import Final
 
 from cachetools import LRUCache
-from msgspec.structs import replace
 
 from dra_extender.allocation.allocator import Allocator, PlanChooser, ShareIDs, least
 from dra_extender.allocation.budget import SEARCHING, UNLIMITED, Deferred, TurnSpent, WorkBudget
@@ -27,7 +26,7 @@ from dra_extender.allocation.requests import Filters, PreparedClaims, Ready, pre
 from dra_extender.allocation.signatures import AttributeReads, ClaimSignatures, PoolSignatures, reads_of
 from dra_extender.allocation.tally import NodeTally
 from dra_extender.allocation.tallying import tally
-from dra_extender.allocation.workerrequests import Overrun, SearchReply, SearchRequest, WorkerReply
+from dra_extender.allocation.workerrequests import Overrun, SearchReply, SearchRequest
 from dra_extender.api.resource import RequestedDevices, ResourceClaim, class_names
 from dra_extender.cel import WorkExceeded
 from dra_extender.devices.cluster import Cluster
@@ -193,7 +192,8 @@ class Decisions:
         except Deferred as waiting:
             return NodeResults([], dict.fromkeys(names, str(waiting)), waiting=True)
         if isinstance(results, Failure):
-            return NodeResults([], {}, self._problem(claims, results))
+            prepared = self._prepare(claims)  # again, because the text names the claims
+            return NodeResults([], {}, prepared.error if isinstance(prepared, Failure) else results.error)
         return results.results(names, self._search(claims, results), self._overlay, self.budget)
 
     def classes(self, claims: Sequence[ResourceClaim], nodes: Sequence[str]) -> Iterable[Sequence[str]]:
@@ -238,11 +238,6 @@ class Decisions:
             pools = caches.pools(None if reads.exact else reads_of(reads.filters, reads.attributes, self.budget))
             keys = EquivalenceKeys(reads, pools=pools, states=caches.states)
         return ResultCache(keys, self._cluster.inventory.nodes, self._cluster.ledger)
-
-    def _problem(self, claims: Sequence[ResourceClaim], known: Failure) -> str:
-        """Prepare the claims again, because the text names them."""
-        prepared = self._prepare(claims)
-        return prepared.error if isinstance(prepared, Failure) else known.error
 
     def _search(self, claims: Sequence[ResourceClaim], results: ResultCache) -> SearchNode:
         """A fresh search, prepared when it is needed."""
@@ -342,7 +337,9 @@ class Decisions:
         budget = self.budget
         known = budget.known(key)
         if known is not None and isinstance(known.request, SearchRequest):
-            return self._worked_out(replace(known.request, prepared=request.prepared), known.reply)
+            if isinstance(known.reply, SearchReply):
+                return self._allocator.replay(request.prepared, known.request.view, known.reply, budget)
+            return Unfit(f"search {known.reply.text}" if isinstance(known.reply, Overrun) else NO_SOLUTION, 0)
         if not budget.is_deferred(key):
             asked = request.prepared, request.view, NodeHoldings(request.view, request.held), self.budget
             share = LATER_SHARE if results is not None and results.has_large_search else 1
@@ -352,12 +349,6 @@ class Decisions:
                 if results is not None:
                     results.has_large_search = True
         raise budget.defer(key, request, SEARCHING)
-
-    def _worked_out(self, request: SearchRequest, reply: WorkerReply) -> Plan | Unfit | Failure:
-        """The decision in a worker's reply. Raises TurnSpent and Deferred."""
-        if isinstance(reply, SearchReply):
-            return self._allocator.replay(request.prepared, request.view, reply, self.budget)
-        return Unfit(f"search {reply.text}" if isinstance(reply, Overrun) else NO_SOLUTION, 0)
 
     def _view(self, node: str) -> NodeView:
         return self._overlay.view(node) or NodeView(node, (), NOT_SYNCED)

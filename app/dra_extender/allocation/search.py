@@ -125,9 +125,9 @@ class Search:
             frame.todo += 1
             self._charge(1 + len(option.constraints) // OPTION)
             position = Position(request, option, option.need, 0)
-            if not self._scarce(option) and (
-                self._bounds is None or not self._bounds.is_hopeless(self.state, position)
-            ):
+            # Counting devices suffices to see that an option is impossible, if the search can meet no error in it.
+            few = not self.task.can_raise and self.state.allowed(option).bit_count() < option.need
+            if not few and (self._bounds is None or not self._bounds.is_hopeless(self.state, position)):
                 return position
             frame.only_too_big = False
         self._stack.pop()
@@ -135,10 +135,6 @@ class Search:
             self._big_claim = self._requests[request].claim
             return SearchOutcome.TOO_BIG
         return SearchOutcome.NONE
-
-    def _scarce(self, option: RequestOption) -> bool:
-        """Whether counting is enough to see that the option is impossible, where no error can be missed."""
-        return not self.task.can_raise and self.state.allowed(option).bit_count() < option.need
 
     def _pick(self, frame: _Frame, option: RequestOption) -> Position | SearchOutcome:
         """The next device that can be taken and does not make the rest hopeless."""

@@ -126,14 +126,9 @@ class AttributeSignatures:
             names = self._names[driver] = tuple(sorted(full | short))
         key: tuple[Hashable, ...] = (model.rest, *[(name, attributes[name]) for name in names if name in attributes])
         if self._domains:
-            present = {_domain(name, driver) for name in attributes}
+            present = {name.partition("/")[0] if "/" in name else driver for name in attributes}
             key = (*key, *(domain for domain in self._domains if domain in present))
         return key
-
-
-def _domain(name: str, driver: str) -> str:
-    domain, slash, _ = name.partition("/")
-    return domain if slash else driver
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)

@@ -97,17 +97,19 @@ def tally(
         except WorkExceeded:
             return found
     taken = list(_taken_away(task))
-    found = _verdict(task, _is_scarce(task, taken), step_budget, NodeTally(view.node, "refused", "", pools=pools))
+    enough = {item.option.request for item in taken if item.left.bit_count() >= max(item.option.need, 1)}
+    few = len(enough) < len(task.options)
+    found = _verdict(task, few, step_budget, NodeTally(view.node, "refused", "", pools=pools))
     try:
         return _counted(task, taken, found)
     except WorkExceeded:
         return found
 
 
-def _verdict(task: AllocationTask, scarce: bool, step_budget: int, start: NodeTally) -> NodeTally:
-    """With verdict, reason and cause. `scarce`: a request has too few devices on its own."""
+def _verdict(task: AllocationTask, few: bool, step_budget: int, start: NodeTally) -> NodeTally:
+    """With verdict, reason and cause. `few`: a request has too few devices on its own."""
     refused = msgspec.structs.replace(start, reason=INVALID_POOLS if task.view.invalid else NO_SOLUTION)
-    if scarce and lacking(task):
+    if few and lacking(task):
         return refused
     bounds = Bounds(task)
     search = Search(task, step_budget, bounds)
@@ -120,7 +122,7 @@ def _verdict(task: AllocationTask, scarce: bool, step_budget: int, start: NodeTa
         return msgspec.structs.replace(start, verdict="error", reason=failure.text(task.prepared))
     if outcome is SearchOutcome.UNDECIDED:
         return msgspec.structs.replace(start, verdict="undecided", reason=undecided(step_budget))
-    if scarce:
+    if few:
         return refused
     if search.steps > bounds.steps:  # the latest reason is about a part of the combinations
         return msgspec.structs.replace(refused, cause="no combination of devices does")
@@ -133,12 +135,6 @@ def _verdict(task: AllocationTask, scarce: bool, step_budget: int, start: NodeTa
     held = devices_of(task.view, _consumers(task.counters, task.holdings.owned, numbers))
     cause = f"{counters} {_amount(left)} left, {need}"
     return msgspec.structs.replace(refused, cause=cause, held=tuple(Held(*device.id) for device in held)[:HELD])
-
-
-def _is_scarce(task: AllocationTask, taken: Sequence[TakenAway]) -> bool:
-    """True when a request has too few devices on its own, whatever is chosen."""
-    enough = {item.option.request for item in taken if item.left.bit_count() >= max(item.option.need, 1)}
-    return len(enough) < len(task.options)
 
 
 def _counted(task: AllocationTask, taken: Sequence[TakenAway], found: NodeTally) -> NodeTally:

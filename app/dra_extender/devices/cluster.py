@@ -63,7 +63,7 @@ _ADVICE: Final[Mapping[str, str]] = {
 
 
 class UndecodableObjects(dict[ObjectKey, Undecodable]):
-    """The last event of each object. `pools_of`: the pools with slices of the node's own."""
+    """The last event of each object. `pools_of` has the pools in which a node has slices of its own."""
 
     def __init__(self, ledger: Ledger, pools_of: Callable[[str], Iterable[PoolID]]) -> None:
         super().__init__()
@@ -99,8 +99,8 @@ class UndecodableObjects(dict[ObjectKey, Undecodable]):
             self.pods[key.name.partition("/")[0]] -= 1
         return known, self._release(key)
 
-    def published(self, node: str) -> None:
-        """The node has published a slice."""
+    def slice_published(self, node: str) -> None:
+        """A slice of the node's own is published."""
         for key, partial in list(self._partials()):
             if node in partial.nodes:
                 self._hold(key, partial)
@@ -269,7 +269,7 @@ class Cluster:
             case ResourceSlice() as item:
                 improved = self.inventory.put_slice(item)
                 if item.spec.node_name:
-                    self.undecodable.published(item.spec.node_name)
+                    self.undecodable.slice_published(item.spec.node_name)
                 return improved
             case Node() as node:
                 return self.inventory.nodes.put(node)
@@ -317,11 +317,8 @@ class Cluster:
         allocated = before.allocation is None and now.allocation is not None
         shared = now.metadata.controller is None
         fewer = len(now.status.reserved_for) < len(before.status.reserved_for)  # another can share or deallocate it
-        return freed or (shared and (settled or allocated)) or fewer or _got_ready(before, now)
-
-
-def _got_ready(before: ResourceClaim, after: ResourceClaim) -> bool:
-    """Whether a driver has changed the binding conditions of the devices."""
-    if after.allocation is None or before.status.devices == after.status.devices:
-        return False
-    return any(result.binding_conditions for result in after.allocation.devices.results)
+        results = (
+            now.allocation.devices.results if now.allocation and before.status.devices != now.status.devices else ()
+        )
+        got_ready = any(result.binding_conditions for result in results)  # a driver has changed the conditions
+        return freed or (shared and (settled or allocated)) or fewer or got_ready

@@ -112,7 +112,15 @@ class WeakIdentityDict(dict[int, _WeakEntry[Owner, V]], Generic[Owner, V]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._remove = _remover(self)
+        entries = ref(self)  # which does not keep the dict alive
+
+        def remove(gone: ref[Owner]) -> None:
+            found = entries()
+            if found is not None:
+                assert isinstance(gone, _WeakEntry)
+                found.pop(gone.number, None)
+
+        self._remove = remove
 
     def put(self, owner: Owner, value: V) -> V:
         """Keep the value for as long as the owner lives. Returns it."""
@@ -120,16 +128,3 @@ class WeakIdentityDict(dict[int, _WeakEntry[Owner, V]], Generic[Owner, V]):
         entry.number, entry.value = id(owner), value
         self[entry.number] = entry
         return value
-
-
-def _remover(entries: WeakIdentityDict[Owner, V]) -> Callable[[ref[Owner]], None]:
-    """Removes the entry of a dead owner. It holds no strong reference to the dict."""
-    known = ref(entries)
-
-    def remove(gone: ref[Owner]) -> None:
-        found = known()
-        if found is not None:
-            assert isinstance(gone, _WeakEntry)
-            found.pop(gone.number, None)
-
-    return remove

@@ -100,8 +100,8 @@ class Inventory:
             self._problems.pop(pool, None)
         return True
 
-    def _changed(self, pool: PoolID, *moved: str | None) -> None:
-        self._unchecked |= dict.fromkeys(self.nodes.pool_changed(pool, *moved))
+    def _changed(self, pool: PoolID, *nodes: str | None) -> None:
+        self._unchecked |= dict.fromkeys(self.nodes.pool_changed(pool, *nodes))
 
     def put_rule(self, rule: DeviceTaintRule) -> bool:
         before = self._rules.get(rule.metadata.name)
@@ -112,12 +112,10 @@ class Inventory:
         return before is not None
 
     def drop_rule(self, name: str) -> bool:
-        before = self._rules.get(name)
-        if before is None:
-            return False
-        del self._rules[name]
-        self._retaint([before])
-        return True
+        before = self._rules.pop(name, None)
+        if before is not None:
+            self._retaint([before])
+        return before is not None
 
     def _retaint(self, rules: list[DeviceTaintRule]) -> None:
         for pool, published in self.pools.items():

@@ -76,7 +76,11 @@ def traits_of(driver: str, device: Device) -> Traits:
             for part in device.consumes_counters
             if part.compatibility_groups
         ),
-        taints=active_taints(device),
+        taints=tuple(
+            msgspec.structs.replace(taint, time_added=None) if taint.time_added else taint
+            for taint in device.taints
+            if taint.effect in ACTIVE_EFFECTS
+        ),
         binding_conditions=device.binding_conditions,
         binding_failure_conditions=device.binding_failure_conditions,
         binds_to_node=device.binds_to_node is True,
@@ -94,15 +98,6 @@ def counters_consumed(device: Device) -> Iterator[tuple[CounterID, Quantity]]:
     for part in device.consumes_counters:
         for name, counter in part.counters.items():
             yield (part.counter_set, name), counter.value
-
-
-def active_taints(device: Device) -> tuple[DeviceTaint, ...]:
-    """The taints that keep pods away."""
-    return tuple(
-        msgspec.structs.replace(taint, time_added=None) if taint.time_added else taint
-        for taint in device.taints
-        if taint.effect in ACTIVE_EFFECTS
-    )
 
 
 T = TypeVar("T")

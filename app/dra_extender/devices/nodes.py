@@ -137,7 +137,7 @@ class Nodes(Mapping[str, Node]):
         return before.spec != node.spec or before.status != node.status
 
     def drop(self, name: str) -> bool:
-        """Remove a node. False: no refused pod fits after that."""
+        """Remove a node. Returns False, because no refused pod fits for that reason."""
         seen = self.seen.pop(name, None)
         if seen is not None:
             self.by_index[seen.index] = None
@@ -149,13 +149,11 @@ class Nodes(Mapping[str, Node]):
             self.changes.note(seen.index)
         return False
 
-    def pool_changed(self, pool: PoolID, *moved: str | None) -> Collection[PoolID]:
-        """Slices of the pool changed. `moved`: nodes whose own slices were added or removed. The pools that are valid
-        or invalid because of it.
-        """
+    def pool_changed(self, pool: PoolID, *nodes: str | None) -> Collection[PoolID]:
+        """Slices of the pool changed; of these nodes, own slices were added or removed. Returns the pools to check."""
         published = self._pool_of(pool)
         own = published.own_nodes() if published else frozenset[str]()
-        for name in moved:
+        for name in nodes:
             if name is not None and name in own:
                 self._own.setdefault(name, {})[pool] = None
             elif name is not None and pool in self._own.get(name, ()):
@@ -167,8 +165,9 @@ class Nodes(Mapping[str, Node]):
         self._open.pop(pool, None)
         self._alike.pop(pool, None)
         size = 0
-        if published is not None and self._is_open(published):
-            if all(is_for_all(item, self._features) for item in published.open_slices()):
+        open_slices = published.open_slices() if published is not None else ()
+        if published is not None and not all(is_of_counters(item, self._features) for item in open_slices):
+            if all(is_for_all(item, self._features) for item in open_slices):
                 self._alike[pool] = None
             else:
                 self._open[pool], size = set(), published.visibility_size
@@ -187,7 +186,7 @@ class Nodes(Mapping[str, Node]):
             self._views.clear()
             self.changes.note_all()
         else:
-            for names in (own if pool in self._computed else (), moved):
+            for names in (own if pool in self._computed else (), nodes):
                 for name in names:
                     known = self.seen.get(name or "")
                     if known is not None and pool not in known.stale:
@@ -196,10 +195,6 @@ class Nodes(Mapping[str, Node]):
                         self.changes.note(known.index)
             self._computed.discard(pool)
         return changed
-
-    def _is_open(self, published: PublishedPool) -> bool:
-        """Whether open slices have devices, or the rules are those of Kubernetes 1.37."""
-        return not all(is_of_counters(item, self._features) for item in published.open_slices())
 
     def _without_devices(self, published: PublishedPool, before: _Ordered | None) -> _Ordered | None:
         """The incomplete or invalid pool as nodes without devices in it see it, or None: the same as `before` unless
@@ -228,15 +223,12 @@ class Nodes(Mapping[str, Node]):
 
     def use_changed(self, pool: PoolID) -> None:
         """Devices of the pool were allocated or released."""
-        if pool in self._alike:
-            self.changes.note_all()
-            return
         seeing = self._open.get(pool)
-        if seeing is not None:
-            self._note(seeing)
+        if pool in self._alike or (seeing is not None and 2 * len(seeing) > len(self.seen)):
+            self.changes.note_all()
         else:
-            for name in self.seeing(pool):
-                self.changes.note(self.index[name])
+            for index in seeing if seeing is not None else [self.index[name] for name in self.seeing(pool)]:
+                self.changes.note(index)
 
     def seeing(self, pool: PoolID) -> Iterator[str]:
         """The known nodes that see the pool. Nodes that see only its open slices count unless they are stale."""
@@ -250,13 +242,6 @@ class Nodes(Mapping[str, Node]):
             return
         published = self._pool_of(pool)
         yield from (name for name in (published.own_nodes() if published else ()) if name in self.seen)
-
-    def _note(self, indexes: Collection[int]) -> None:
-        if 2 * len(indexes) > len(self.seen):
-            self.changes.note_all()
-        else:
-            for index in indexes:
-                self.changes.note(index)
 
     def refresh_work(self, seen: SeenNode) -> int:
         """Units of work for bringing the node up to date: four for a pool, one for a requirement of selectors."""

@@ -143,16 +143,12 @@ class PoolGroupings:
             counters[number] += [(name, counter) for counter in pool.counters.get(name, ())]
         places = {counter: place for own in counters for place, counter in enumerate(own)}
         for name, model in consuming:
-            member = Partition(self._strip(model), charge_of(model, places))
+            alike = digest(msgspec.structs.replace(model.traits, consumes=()))  # except for the counters they consume
+            member = Partition(self._stripped.setdefault(alike, model), charge_of(model, places))
             devices[numbers[model.traits.consumes[0][0]]].append((name, member))
         for own, linked in zip(counters, devices, strict=True):
             total = tuple(pool.counters[name][counter] for name, counter in own)
             yield _Linked(tuple(own), CounterTie.of(total, [member for _, member in linked]), tuple(linked))
-
-    def _strip(self, model: DeviceModel) -> DeviceModel:
-        """One for all models that differ only in the counters they consume."""
-        without = msgspec.structs.replace(model.traits, consumes=())
-        return self._stripped.setdefault(digest(without), model)
 
 
 def components(pool: Pool, models: Iterable[DeviceModel]) -> dict[str, int]:

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 from cachetools import LRUCache
 
-from dra_extender.api.core import Container, ContainerExtendedResourceRequest, Node, Pod
+from dra_extender.api.core import ContainerExtendedResourceRequest, Node, Pod
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import (
     EXTENDED_RESOURCE_CLAIM_ANNOTATION,
@@ -185,20 +185,14 @@ def _needs(pod: Pod, resource: str) -> tuple[list[_Need], list[_Need]]:
     passing: list[_Need] = []
     init = pod.spec.init_containers
     for index, container in enumerate((*init, *pod.spec.containers)):
-        need = _need(index, container, resource)
-        if need is not None:
+        amounts = container.resources.requests
+        amount = amounts.get(resource)
+        if amount is not None and amount.nano > 0:
+            name = f"container-{index}-request-{sorted(amounts).index(resource)}"
+            need = _Need(index, container.name, name, -(-amount.nano // NANO))
             short = index < len(init) and container.restart_policy != "Always"
             (passing if short else lasting).append(need)
     return lasting, passing
-
-
-def _need(index: int, container: Container, resource: str) -> _Need | None:
-    amounts = container.resources.requests
-    amount = amounts.get(resource)
-    if amount is None or amount.nano <= 0:
-        return None
-    name = f"container-{index}-request-{sorted(amounts).index(resource)}"
-    return _Need(index=index, container=container.name, request=name, count=-(-amount.nano // NANO))
 
 
 def _borrow(need: _Need, lasting: Iterable[_Need]) -> tuple[list[str], int]:

@@ -124,16 +124,14 @@ class Extender:
             handle, self.tentative_plans, self.nominations, self._unblocker, self._sweeper, self.gangs, self.preemption
         )
         self.pending_rollbacks = PendingRollbacks(handle)
-        self.binder = Binder(self._bind_context(), self.pending_rollbacks, binding)
-
-    def _bind_context(self) -> BindContext:
-        return BindContext(
-            **msgspec.structs.asdict(self._handle),
+        context = BindContext(
+            **msgspec.structs.asdict(handle),
             tentative_plans=self.tentative_plans,
             gangs=self.gangs,
             clearer=self._clearer,
             usage=self._with_binds,
         )
+        self.binder = Binder(context, self.pending_rollbacks, binding)
 
     @property
     def problems(self) -> Sequence[ObjectProblem]:

@@ -73,7 +73,9 @@ class EventHandler(msgspec.Struct, frozen=True, kw_only=True):
                 if known is not None and self.placement is not None:
                     self.placement.put(known)
                 self.signals.notify(pod.metadata.uid)
-                return effects.bound and self._confirms_claim(pod)
+                # A binding proves a claim that the ledger cannot verify, so other pods may share it.
+                ledger = self.cluster.ledger
+                return effects.bound and any(map(ledger.is_unverifiable, known_claims(pod, ledger)))
             case ResourceClaim() as claim:
                 self._put_claim(claim, event)
             case DeviceClass() as device_class:
@@ -97,13 +99,6 @@ class EventHandler(msgspec.Struct, frozen=True, kw_only=True):
         elif kind == ResourceClaim.__name__:
             self.idle.forget(uid)
         self.signals.notify(uid)
-
-    def _confirms_claim(self, pod: Pod) -> bool:
-        """True when the bound pod uses a claim that the ledger cannot verify. The binding proves the claim, so other
-        pods may share it.
-        """
-        ledger = self.cluster.ledger
-        return any(map(ledger.is_unverifiable, known_claims(pod, ledger)))
 
 
 class SystemClock:

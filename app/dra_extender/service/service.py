@@ -232,11 +232,8 @@ async def serve_until_signalled(settings: Settings) -> int:
     loop = asyncio.get_running_loop()
     first, second = asyncio.Event(), asyncio.Event()
 
-    def on_signal() -> None:
-        (second if first.is_set() else first).set()
-
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
+        loop.add_signal_handler(number, lambda: (second if first.is_set() else first).set())
     service = Service(settings, own_process=True)
     try:
         await service.start()

@@ -21,7 +21,7 @@ may never be tried; that is why the scheduler has to be configured to send all o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from dra_extender.allocation.budget import Deferred, TurnSpent
 from dra_extender.allocation.plan import Plan, has_alternatives, score_of
@@ -86,14 +86,10 @@ def _prefer_by_policy(view: View, prefiltered: PreFilterState, scores: dict[str,
     """
     if not has_policy(view, prefiltered):
         return
-    found = set(scores.values())
-    best = max(found, default=0)
-    equal = len(found) == 1
-    names = list(scores) if equal else [name for name, score in scores.items() if score == best]
-    chosen = chosen_of(view, prefiltered, names)
+    best = max(scores.values(), default=0)
+    chosen = chosen_of(view, prefiltered, [name for name, score in scores.items() if score == best])
     if chosen:
-        if not equal or best:
-            scores.update(dict.fromkeys(scores, 0))
+        scores.update(dict.fromkeys(scores, 0))
         scores[chosen] = MOST
 
 
@@ -196,7 +192,11 @@ class Offers:
         if len(fits) <= most and not alone:
             return fits
         scores = raw_scores(view, prefiltered, fits)
-        chosen = _chosen(view, prefiltered, fits, scores, avoid) if has_policy(view, prefiltered) else ""
+        chosen = ""
+        if has_policy(view, prefiltered):
+            best = max(scores.values(), default=0)
+            likely = [name for name in fits if scores.get(name, 0) == best]
+            chosen = chosen_of(view, prefiltered, [name for name in likely if name not in avoid] or likely)
         if chosen and alone:
             return [chosen]
         if len(fits) <= most:
@@ -208,14 +208,3 @@ class Offers:
         turn = fits[start:] + fits[:start]
         turn.sort(key=lambda name: (name != chosen, -scores.get(name, 0)))
         return turn[:most]
-
-
-def _chosen(
-    view: View, prefiltered: PreFilterState, fits: Sequence[str], scores: Mapping[str, int], avoid: Collection[str]
-) -> str:
-    """The node that the policy chooses of the nodes with the best score."""
-    likely: Sequence[str] = fits
-    if scores:
-        best = max(scores.values())
-        likely = [name for name in fits if scores.get(name, 0) == best]
-    return chosen_of(view, prefiltered, ([name for name in likely if name not in avoid] if avoid else likely) or likely)
