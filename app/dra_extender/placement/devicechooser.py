@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import InitVar, dataclass
 from math import inf
 from typing import Final, NamedTuple
 
@@ -101,26 +102,21 @@ class DeviceCost(NamedTuple):
     broken: float
 
 
+@dataclass(eq=False)
 class DeviceChooser:
     """Chooses for one pod on one node. The budget counts the work. `beside`: the pod's allocated claims."""
 
-    def __init__(
-        self,
-        policy: Policy,
-        free_states: FreeStates,
-        shape: PodShape,
-        node: str,
-        budget: WorkBudget,
-        beside: Sequence[ResourceClaim] = (),
-    ) -> None:
-        free_states.catch_up(budget)
-        self._policy = policy
-        self._free_states = free_states
-        self._shape = shape
-        self._node = node
-        self._budget = budget
-        self._before = free_states.beside(node, {}, budget)
-        self._view, held = free_states.view(node)
+    _policy: Policy
+    _free_states: FreeStates
+    _shape: PodShape
+    _node: str
+    _budget: WorkBudget
+    beside: InitVar[Sequence[ResourceClaim]] = ()
+
+    def __post_init__(self, beside: Sequence[ResourceClaim]) -> None:
+        self._free_states.catch_up(self._budget)
+        self._before = self._free_states.beside(self._node, {}, self._budget)
+        self._view, held = self._free_states.view(self._node)
         self._owned = held.owned
         self._free = self._view.all & ~held.owned & ~sum(1 << bit for bit in held.shared)
         self._own = self._mask(claim.allocation for claim in beside if claim.allocation is not None)

@@ -92,14 +92,10 @@ class PlacementLearner:
         except TooCostly as problem:
             self.placement.costly.add(problem.filter)
             self._forgotten.discard(problem.filter)
-        self._forget_costly()
-
-    def _forget_costly(self) -> None:
-        for filter in self.placement.costly:
-            if filter not in self._forgotten:
-                self._forgotten.add(filter)
-                if self.workload.forget(filter):
-                    self._start_over()
+        for filter in self.placement.costly - self._forgotten:
+            self._forgotten.add(filter)
+            if self.workload.forget(filter):
+                self._start_over()
 
     def _start_over(self) -> None:
         """Weigh the present workload, from the start."""

@@ -163,26 +163,22 @@ class Ranking:
         return row
 
 
+@dataclass(eq=False)
 class Placement:
     """One per cluster, made by its `PlacementLearner`."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        strategy: PlacementStrategy,
-        free_states: FreeStates,
-        fragmentation: Fragmentation,
-        filters: Filters,
-    ) -> None:
-        self.strategy = strategy
-        self._cluster = cluster
-        self._free_states = free_states
-        self._filters = filters
+    _cluster: Cluster
+    strategy: PlacementStrategy
+    _free_states: FreeStates
+    _fragmentation: Fragmentation
+    _filters: Filters
+
+    def __post_init__(self) -> None:
         self._signatures = ClaimSignatures()
         self._replies = WorkerReplies()
         """Of no worker: which selectors are too large for a question."""
-        policies: tuple[Policy, ...] = (Allocated("pack", -1), Allocated("spread", 1), fragmentation)
-        self.rankings: dict[str, Ranking] = {item.name: Ranking(item, free_states) for item in policies}
+        policies: tuple[Policy, ...] = (Allocated("pack", -1), Allocated("spread", 1), self._fragmentation)
+        self.rankings: dict[str, Ranking] = {item.name: Ranking(item, self._free_states) for item in policies}
         self._shapes: LRUCache[object, PodShape] = LRUCache(REMEMBERED_BYTES, lambda shape: shape.size)
         self.costly: WeakSet[DeviceFilter] = WeakSet()
         """Filters whose selectors cost too much: pods with one of them get no policy, and others keep theirs."""

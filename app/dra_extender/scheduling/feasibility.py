@@ -296,20 +296,16 @@ def _where_usable(
     found: dict[UsableOn, frozenset[str]] = {EVERYWHERE: asked}
     blocking: list[ResourceClaim] = []
     for claim, usable in prefiltered.usable_on:
-        if usable not in found:
-            found[usable] = _nodes_matching(view, usable, asked)
+        if usable not in found and usable.only is not None and not usable.skips:
+            found[usable] = asked & {usable.only}
+        elif usable not in found:
+            view.decisions.budget.spend(len(asked) * (1 + usable.size) // PER_UNIT)
+            found[usable] = frozenset(name for name in asked if usable(view.cluster.nodes[name]))
         if len(found[usable]) < len(asked):
             blocking.append(claim)
     fit = asked.intersection(*found.values())
     refused.update((name, NOT_AVAILABLE) for name in names if name not in fit)
     return [name for name in names if name in fit], tuple(blocking)
-
-
-def _nodes_matching(view: View, usable: UsableOn, names: frozenset[str]) -> frozenset[str]:
-    if usable.only is not None and not usable.skips:
-        return names & {usable.only}
-    view.decisions.budget.spend(len(names) * (1 + usable.size) // PER_UNIT)
-    return frozenset(name for name in names if usable(view.cluster.nodes[name]))
 
 
 def _with_room(

@@ -14,7 +14,7 @@ import contextlib
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -78,7 +78,7 @@ class Batch(NamedTuple):
 class Subscriber:
     """One open page. `notify` is called when there is something to take."""
 
-    def __init__(self, state: PageState, due: Iterator[str], resumed: bool, notify: Callable[[], object]) -> None:
+    def __init__(self, state: PageState, due: Iterable[str], resumed: bool, notify: Callable[[], object]) -> None:
         self.resumed = resumed
         """The parts that it received on an earlier connection are still valid."""
         self.notify = notify
@@ -157,14 +157,12 @@ class PageState:
     def subscribe(self, since: int | None, notify: Callable[[], object]) -> Subscriber:
         """A subscriber that has received all versions up to `since`; None: it has received nothing."""
         resumed = since is not None and self._forgotten <= since <= self.version
-        due = self._since(since) if since is not None and resumed else iter(list(self._parts))
+        after = since if since is not None and resumed else -1
+        due = [key for key, (_, version) in self._parts.items() if version > after]
+        due += [key for key, version in self._dropped.items() if resumed and version > after]
         subscriber = Subscriber(self, due, resumed, notify)
         self._subscribers[subscriber] = None
         return subscriber
-
-    def _since(self, since: int) -> Iterator[str]:
-        yield from [key for key, (_, version) in self._parts.items() if version > since]
-        yield from [key for key, version in self._dropped.items() if version > since]
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
         self._subscribers.pop(subscriber, None)
@@ -274,18 +272,15 @@ class PageUpdates:
             self._put(StatusPart("status", "", False))
         yield from self._update_nodes(view)
         yield from self._update_pods(view)
-        yield from self._update_devices(self.devices)
-        self._put(StatusPart("status", "", True))
-
-    def _update_devices(self, devices: DeviceUpdates) -> Turns[None]:
-        for difference in devices.refresh():
+        for difference in self.devices.refresh():
             if isinstance(difference, str):
                 self.state.drop(difference)
             elif difference is not None:
                 self._put(difference)
-            if devices.counted == SCREEN:
+            if self.devices.counted == SCREEN:
                 self.state.publish()
             yield
+        self._put(StatusPart("status", "", True))
 
     def _update_nodes(self, view: View) -> Turns[None]:
         found: dict[str, NodePart] = {}

@@ -314,7 +314,8 @@ def _holding(holder: DeviceHolder) -> Holding:
 def detailing(view: View, id: DeviceID) -> Turns[DeviceDetails | None]:
     """None if the device does not exist."""
     published = view.cluster.inventory.pools.get(id[:2])
-    found = _find(published, id[2]) if published is not None else None
+    devices = ((item, device) for item in published.newest() for device in item.spec.devices) if published else ()
+    found = next((found for found in devices if found[1].name == id[2]), None)
     if published is None or found is None:
         return None
     item, device = found
@@ -330,11 +331,6 @@ def detailing(view: View, id: DeviceID) -> Turns[DeviceDetails | None]:
         capacity={name: str(capacity.value) for name, capacity in device.capacity.items()},
         taints=device.taints,
     )
-
-
-def _find(pool: PublishedPool, name: str) -> tuple[ResourceSlice, Device] | None:
-    devices = ((item, device) for item in pool.newest() for device in item.spec.devices)
-    return next((found for found in devices if found[1].name == name), None)
 
 
 def _nodes(item: ResourceSlice, device: Device) -> str:

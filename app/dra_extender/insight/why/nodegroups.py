@@ -11,6 +11,7 @@ Promises
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
@@ -52,30 +53,26 @@ HOLDER: Final = 4
 UNDECIDED: Final = "not decided yet"
 
 
+@dataclass(eq=False)
 class NodeGroups:
     """The groups of nodes for one pod. `group_nodes` makes them."""
 
-    def __init__(
-        self,
-        pod: SimulatedPod,
-        groups: Sequence[Sequence[str]],
-        obstacles: dict[str, tuple[Obstacle, ...]],
-        left: dict[str, set[int]],
-    ) -> None:
-        """`left`: for each resource that the pod requests, the amounts that nodes have free, in nano units."""
-        self.pod = pod
-        self.groups = groups
-        self.obstacles = obstacles
-        self.left = left
-        self.joint: JointFit | None = None
-        """Decides on all pods of a gang: the pod and its `mates`. None for other pods."""
-        self.mates: Sequence[Pod] = ()
-        self._bound_claims = _bound_claims(pod)
-        self._numbers: dict[Hashable, int] = {}
-        """By `_kind`."""
-        self._kinds: dict[str, int] = {}
-        """The numbers of nodes that a changed pod was tried on: equal for nodes that differ only in their names."""
-        self._free = [[name for name in group if not obstacles[name]] for group in groups]
+    pod: SimulatedPod
+    groups: Sequence[Sequence[str]]
+    obstacles: dict[str, tuple[Obstacle, ...]]
+    left: dict[str, set[int]]
+    """For each resource that the pod requests: the amounts that nodes have free, in nano units."""
+    joint: JointFit | None = None
+    """Decides on all pods of a gang: the pod and its `mates`. None for other pods."""
+    mates: Sequence[Pod] = ()
+    _numbers: dict[Hashable, int] = field(default_factory=dict)
+    """By `_kind`."""
+    _kinds: dict[str, int] = field(default_factory=dict)
+    """A number of each node that a changed pod was tried on. Nodes that differ only in their names have the same."""
+
+    def __post_init__(self) -> None:
+        self._bound_claims = _bound_claims(self.pod)
+        self._free = [[name for name in group if not self.obstacles[name]] for group in self.groups]
 
     def fit(self, changed: SimulatedPod, budget: QueryBudget, only: Sequence[str] = ()) -> Turns[Fit | None]:
         """How many nodes the changed pod fits. None if it fits no node, or if no decision is possible yet. `only`: try

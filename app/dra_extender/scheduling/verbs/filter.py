@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -83,31 +84,23 @@ class _Decided(msgspec.Struct, frozen=True, kw_only=True):
     gang: tuple[GroupKey, GangDecision] | None = None
 
 
+@dataclass(eq=False)
 class FilterVerb:
     """A scheduler sends one call at a time; several schedulers may call."""
 
-    def __init__(
-        self,
-        handle: Handle,
-        tentative_plans: TentativePlans,
-        nominations: Nominations,
-        unblocker: Unblocker,
-        sweeper: Sweeper,
-        gangs: Gangs,
-        preemption: PreemptionController,
-    ) -> None:
-        self._handle = handle
-        self._view = view = handle.view
-        self._observer = handle.observer
-        self._tentative_plans = tentative_plans
-        self._nominations = nominations
-        self._unblocker = unblocker
-        self._sweeper = sweeper
-        self._gangs = gangs
-        self._preemption = preemption
+    _handle: Handle
+    _tentative_plans: TentativePlans
+    _nominations: Nominations
+    _unblocker: Unblocker
+    _sweeper: Sweeper
+    _gangs: Gangs
+    _preemption: PreemptionController
+
+    def __post_init__(self) -> None:
+        self._view, self._observer = self._handle.view, self._handle.observer
         self._offers = Offers()
         self._absent: TTLCache[tuple[str, str], bool] = TTLCache(
-            REMEMBERED_ABSENCES, view.config.missing_seconds, timer=view.clock.monotonic
+            REMEMBERED_ABSENCES, self._view.config.missing_seconds, timer=self._view.clock.monotonic
         )
 
     async def filter(self, args: ExtenderArgs) -> ExtenderFilterResult:
