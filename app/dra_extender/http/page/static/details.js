@@ -71,31 +71,30 @@ function describe(found) {
     element("p", { class: "state" }, element("span", { class: `cell swatch ${device.state}`, "aria-hidden": "true" }), element("span", {}, element("b", {}, device.state), `: ${MEANING[/** @type {"used"} */ (device.state)]}`)),
     device.problem && element("p", { class: "problem" }, device.problem),
     facts([["Node", device.node || found.nodes], ["Driver", device.driver], ["Pool", device.pool], ["Slice", found.slice], ["Classes", (device.classes ?? []).join(", ") || "none"]]),
-    ...holders(device.holders ?? []),
-    ...amounts("Capacity", [...(device.capacity ?? []), ...plain(found.capacity, device.capacity ?? [])]),
-    ...amounts("Counters of the pool", device.counters ?? []),
-    ...taints(found.taints),
+    ...list("Allocated to", "holders", (device.holders ?? []).map(holder)),
+    ...list("Capacity", "amounts", [...(device.capacity ?? []), ...plain(found.capacity, device.capacity ?? [])].map(amount)),
+    ...list("Counters of the pool", "amounts", (device.counters ?? []).map(amount)),
+    ...list("Taints", "taints", found.taints.map(taint)),
     ...attributes(found.attributes),
   ];
 }
 
-/** @param {any[]} found */
-function holders(found) {
-  if (!found.length) return [];
-  return [
-    element("h3", {}, "Allocated to"),
-    element("ul", { class: "holders" }, ...found.map((/** @type {any} */ holding) => {
-      const namespace = holding.claim.split("/")[0];
-      const pods = holding.pods ?? [];
-      const consumed = Object.entries(holding.consumed ?? {}).map(([name, amount]) => `${name} ${amount}`).join(", ");
-      const command = claimCommand(holding.claim);
-      return element("li", {},
-        element("p", {}, "claim ", element("b", {}, holding.claim), consumed && ` takes ${consumed}`, holding.in_flight && element("span", { class: "tag" }, "being bound")),
-        element("p", {}, pods.length ? "for pod " : "for no pod", ...pods.flatMap((/** @type {string} */ pod, /** @type {number} */ place) => [place ? ", " : "", element("b", {}, pod)])),
-        command && copyable(command),
-        ...pods.slice(0, 3).map((/** @type {string} */ pod) => copyable(podCommand(namespace, pod))));
-    })),
-  ];
+/** A list with a title; nothing without items. @param {string} title @param {string} kind @param {any[]} items */
+function list(title, kind, items) {
+  return items.length ? [element("h3", {}, title), element("ul", { class: kind }, ...items)] : [];
+}
+
+/** @param {any} holding */
+function holder(holding) {
+  const namespace = holding.claim.split("/")[0];
+  const pods = holding.pods ?? [];
+  const consumed = Object.entries(holding.consumed ?? {}).map(([name, amount]) => `${name} ${amount}`).join(", ");
+  const command = claimCommand(holding.claim);
+  return element("li", {},
+    element("p", {}, "claim ", element("b", {}, holding.claim), consumed && ` takes ${consumed}`, holding.in_flight && element("span", { class: "tag" }, "being bound")),
+    element("p", {}, pods.length ? "for pod " : "for no pod", ...pods.flatMap((/** @type {string} */ pod, /** @type {number} */ place) => [place ? ", " : "", element("b", {}, pod)])),
+    command && copyable(command),
+    ...pods.slice(0, 3).map((/** @type {string} */ pod) => copyable(podCommand(namespace, pod))));
 }
 
 /** Capacity without consumed amounts. @param {Record<string, string>} capacity @param {any[]} consumable */
@@ -104,24 +103,14 @@ function plain(capacity, consumable) {
   return Object.entries(capacity).filter(([name]) => !known.has(name)).map(([name, of]) => ({ name, of, used: "", percent: 0 }));
 }
 
-/** @param {string} title @param {any[]} found */
-function amounts(title, found) {
-  if (!found.length) return [];
-  return [
-    element("h3", {}, title),
-    element("ul", { class: "amounts" }, ...found.map((/** @type {any} */ amount) =>
-      element("li", {}, element("span", {}, amount.name), element("span", { class: "figure" }, amount.used ? `${amount.used} of ${amount.of}` : amount.of), amount.used && bar(amount.percent)))),
-  ];
+/** @param {any} amount */
+function amount(amount) {
+  return element("li", {}, element("span", {}, amount.name), element("span", { class: "figure" }, amount.used ? `${amount.used} of ${amount.of}` : amount.of), amount.used && bar(amount.percent));
 }
 
-/** @param {any[]} found */
-function taints(found) {
-  if (!found.length) return [];
-  return [
-    element("h3", {}, "Taints"),
-    element("ul", { class: "taints" }, ...found.map((/** @type {any} */ taint) =>
-      element("li", {}, element("b", {}, `${taint.key}${taint.value ? `=${taint.value}` : ""}:${taint.effect}`), taint.timeAdded && element("span", { class: "soft" }, ` since ${taint.timeAdded}`)))),
-  ];
+/** @param {any} taint */
+function taint(taint) {
+  return element("li", {}, element("b", {}, `${taint.key}${taint.value ? `=${taint.value}` : ""}:${taint.effect}`), taint.timeAdded && element("span", { class: "soft" }, ` since ${taint.timeAdded}`));
 }
 
 /** @param {Record<string, string>} found */
