@@ -1,8 +1,7 @@
 """Read-only protocols of the cluster, for questions.
 
 `Cluster`, `Inventory` and `Ledger` implement these protocols. If code that gets a protocol changes the state, mypy
-reports an error. The methods of the protocols change nothing. `holders` lists, for people, the claims and pods that use
-a device.
+reports an error. The methods of the protocols change nothing.
 """
 
 from __future__ import annotations
@@ -10,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-import msgspec
-
 from dra_extender.api.core import Node
 from dra_extender.api.events import Undecodable
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectKey
-from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.api.scheduling import PodGroup
 from dra_extender.devices.audit import Compare
@@ -24,7 +20,7 @@ from dra_extender.devices.ledger import Hold
 from dra_extender.devices.nodes import SeenNode
 from dra_extender.devices.pools import NodeView
 from dra_extender.devices.publishedpool import PublishedPool
-from dra_extender.devices.usage import NOTHING, DeviceUse, PoolHoldings, PoolID, Uses
+from dra_extender.devices.usage import DeviceUse, PoolHoldings, PoolID, Uses
 from dra_extender.devices.validity import ObjectProblem
 
 
@@ -112,34 +108,3 @@ class ChangedCluster:
     @property
     def problems(self) -> Sequence[ObjectProblem]:
         return self._cluster.problems
-
-
-class DeviceHolder(msgspec.Struct, frozen=True):
-    """A claim (namespace/name, or its UID before it is created) that has a device, or with `share` the share of
-    that ID and the capacity it consumes. `pods` are the names of the consumers that the claim is reserved for.
-    """
-
-    claim: str
-    pods: tuple[str, ...] = ()
-    in_flight: bool = False
-    """Decided by a bind under way; the API server does not have it yet."""
-    share: str | None = None
-    consumed: Mapping[str, Quantity] = NOTHING
-
-
-def holders(ledger: ReadOnlyLedger, use: DeviceUse | None) -> Iterator[DeviceHolder]:
-    """Who uses a device in this way (`ReadOnlyLedger.in_use`): owners, then shares. None stands for a free device."""
-    if use is None:
-        return
-    for uid in sorted(use.owners):
-        yield _holder(ledger, uid)
-    for (uid, share), consumed in sorted(use.shares.items(), key=lambda item: item[0]):
-        yield msgspec.structs.replace(_holder(ledger, uid), share=share, consumed=consumed)
-
-
-def _holder(ledger: ReadOnlyLedger, uid: str) -> DeviceHolder:
-    claim = ledger.by_uid(uid)
-    if claim is None:  # one for extended resources that is about to be created
-        return DeviceHolder(claim=uid, in_flight=True)
-    pods = tuple(consumer.name for consumer in claim.status.reserved_for)
-    return DeviceHolder(claim=claim.metadata.key, pods=pods, in_flight=claim.allocation is None)

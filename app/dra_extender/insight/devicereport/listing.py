@@ -25,7 +25,7 @@ from dra_extender.cel.trial import shown_value
 from dra_extender.devices.models import CounterID, DeviceModel, Traits, counters_consumed
 from dra_extender.devices.nodeselection import selector_text
 from dra_extender.devices.publishedpool import PublishedPool
-from dra_extender.devices.readonly import DeviceHolder, ReadOnlyCluster, ReadOnlyInventory, ReadOnlyLedger, holders
+from dra_extender.devices.readonly import ReadOnlyCluster, ReadOnlyInventory, ReadOnlyLedger
 from dra_extender.devices.usage import EVERY_DEVICE, DeviceUse, PoolID
 from dra_extender.devices.validity import defects, with_devices
 from dra_extender.insight.devicereport.report import (
@@ -35,8 +35,8 @@ from dra_extender.insight.devicereport.report import (
     DeviceDetails,
     DeviceReport,
     DeviceState,
-    Holding,
     PartitionType,
+    holders,
     partition_types,
     totals_of,
 )
@@ -247,7 +247,7 @@ class _PoolCount:
             taints=taints,
             capacity=capacity,
             counters=tuple(self._counters(device)),
-            holders=tuple(map(_holding, holders(self._ledger, use))),
+            holders=tuple(holders(self._ledger, use)),
             fill=fill,
             model=_model(device, self._id[0]),
             problem=problem,
@@ -299,16 +299,6 @@ def _capacities(traits: Traits, use: DeviceUse | None) -> Iterator[Amount]:
 def _amount(name: str, used: Quantity | None, of: Quantity) -> Amount:
     percent = round(100 * used.nano / of.nano, 1) if used is not None and of.nano > 0 else 0.0
     return Amount(name, str(used) if used is not None else "0", str(of), percent)
-
-
-def _holding(holder: DeviceHolder) -> Holding:
-    return Holding(
-        claim=holder.claim,
-        pods=holder.pods,
-        share=holder.share or "",
-        consumed={name: str(amount) for name, amount in holder.consumed.items()},
-        in_flight=holder.in_flight,
-    )
 
 
 def detailing(view: View, id: DeviceID) -> Turns[DeviceDetails | None]:

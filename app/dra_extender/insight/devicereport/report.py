@@ -22,7 +22,8 @@ from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import DeviceTaint
 from dra_extender.devices.models import CounterID, consumption
 from dra_extender.devices.publishedpool import PublishedPool
-from dra_extender.devices.usage import EVERY_DEVICE
+from dra_extender.devices.readonly import ReadOnlyLedger
+from dra_extender.devices.usage import EVERY_DEVICE, DeviceUse
 
 DeviceState = Literal["free", "shared", "used", "blocked", "tainted", "unusable"]
 STATES: Final[Mapping[DeviceState, str]] = {
@@ -46,9 +47,9 @@ class Amount(msgspec.Struct, frozen=True, gc=False):
 
 
 class Holding(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A claim (namespace/name) that holds the device, or a share of it with this ID that consumes this capacity.
-    `pods`: names of the pods that the claim is reserved for. `in_flight`: allocated by a bind in progress, not yet
-    stored.
+    """A claim (namespace/name, or its UID before it is created) that holds the device, or a share of it with this ID
+    that consumes this capacity. `pods`: names of the pods that the claim is reserved for. `in_flight`: allocated by a
+    bind in progress, not yet stored.
     """
 
     claim: str
@@ -60,6 +61,26 @@ class Holding(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     @property
     def namespace(self) -> str:
         return self.claim.partition("/")[0]
+
+
+def holders(ledger: ReadOnlyLedger, use: DeviceUse | None) -> Iterator[Holding]:
+    """Who uses a device in this way (`ReadOnlyLedger.in_use`): owners, then shares. None stands for a free device."""
+    if use is None:
+        return
+    for uid in sorted(use.owners):
+        yield _holding(ledger, uid)
+    for (uid, share), taken in sorted(use.shares.items(), key=lambda item: item[0]):
+        yield replace(
+            _holding(ledger, uid), share=share, consumed={name: str(amount) for name, amount in taken.items()}
+        )
+
+
+def _holding(ledger: ReadOnlyLedger, uid: str) -> Holding:
+    claim = ledger.by_uid(uid)
+    if claim is None:  # one for extended resources that is about to be created
+        return Holding(claim=uid, in_flight=True)
+    pods = tuple(consumer.name for consumer in claim.status.reserved_for)
+    return Holding(claim=claim.metadata.key, pods=pods, in_flight=claim.allocation is None)
 
 
 class CountedDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):

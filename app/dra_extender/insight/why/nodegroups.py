@@ -19,7 +19,7 @@ from dra_extender.allocation.plan import Failure, Plan, Unfit
 from dra_extender.allocation.tally import Held, NodeTally, RequestTally, RuleCount
 from dra_extender.api.core import Pod
 from dra_extender.api.quantity import Quantity
-from dra_extender.devices.readonly import holders
+from dra_extender.insight.devicereport.report import holders
 from dra_extender.insight.snapshot import SimulatedPod
 from dra_extender.insight.why.candidates import Fit, JointFit
 from dra_extender.insight.why.report import DiagnosedRequest, NodeGroup
