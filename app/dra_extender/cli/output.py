@@ -39,14 +39,9 @@ MOST: Final = 10
 Paint = tuple[str, Mapping[str, str]]
 
 
-def terminal_width() -> int:
-    """How many columns standard output has; 0 when it is not a terminal."""
-    return width_of(sys.stdout)
-
-
-def width_of(stream: TextIO) -> int:
-    """How many columns the terminal has that the stream goes to; 0 when it goes to none."""
-    return shutil.get_terminal_size().columns if stream.isatty() else 0
+def terminal_width(stream: TextIO | None = None) -> int:
+    """How many columns the terminal has that the stream, or standard output, goes to; 0 when it goes to none."""
+    return shutil.get_terminal_size().columns if (stream or sys.stdout).isatty() else 0
 
 
 def table(
@@ -129,5 +124,5 @@ def note(problems: Iterable[ObjectProblem]) -> None:
 
 
 def _say(text: str, colour: str) -> None:
-    text = wrapped((text,), width_of(sys.stderr))
+    text = wrapped((text,), terminal_width(sys.stderr))
     typer.secho(text, err=True, fg=colour, color=is_coloured(sys.stderr))

@@ -84,7 +84,11 @@ class Overlay:
             found = counted(uses, free)
             if found is not None:
                 added[name] = found
-                _add(by_pool, own, found)
+                for use, used in found.items():
+                    pool = use[0][:2]
+                    if pool not in own:  # a pool is copied once, when it changes
+                        by_pool[pool] = own[pool] = dict(by_pool.get(pool, _NONE))
+                    own[pool][use] = used
         if len(added) == len(self._added):
             return self
         return Overlay(self._cluster, added, self._removed, self._nodes, by_pool)
@@ -190,12 +194,3 @@ class Overlay:
         for (device, share), used in self._by_pool.get(pool, _NONE).items():
             found.setdefault(device[2], []).append((share, used))
         return found
-
-
-def _add(pools: dict[PoolID, Uses], own: dict[PoolID, dict[Use, Mapping[str, Quantity]]], uses: Uses) -> None:
-    """Add uses by pool. A pool is copied once, when it changes: `own` has the copies."""
-    for use, used in uses.items():
-        pool = use[0][:2]
-        if pool not in own:
-            pools[pool] = own[pool] = dict(pools.get(pool, _NONE))
-        own[pool][use] = used

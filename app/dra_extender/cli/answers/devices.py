@@ -18,7 +18,6 @@ from dra_extender.cli.cluster import read, view_of
 from dra_extender.cli.output import FAILED, NO, YES, UnanswerableError, note, table, terminal_width
 from dra_extender.cli.questions import AuditOptions, DevicesOptions, SelectorOptions, Source, TopOptions
 from dra_extender.cli.scenarios import answer_lines
-from dra_extender.devices.audit import Violation
 from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.devicereport.listing import DeviceQuery, reporting
 from dra_extender.insight.devicereport.report import (
@@ -27,7 +26,6 @@ from dra_extender.insight.devicereport.report import (
     By,
     CountedDevice,
     DeviceReport,
-    DeviceState,
     DeviceTotals,
     Holding,
     Sum,
@@ -111,13 +109,10 @@ async def audit(given: AuditOptions) -> int:
     found = ledger.violations()
     allocated = sum(1 for claim in ledger.claims() if claim.allocation is not None)
     report = {"violations": found, "allocatedClaims": allocated}
-    return printed(answered(report, given.output, lambda: _audited(found, allocated)), NO if found else YES, cluster)
-
-
-def _audited(found: Sequence[Violation], allocated: int) -> str:
-    lines = (f"{each.kind} {each.subject}: {each.detail}; claims: {', '.join(each.claims)}" for each in found)
-    total = f"{counted(allocated, 'allocated claim')}, {counted(len(found), 'violation')}"
-    return wrapped([*lines, total], terminal_width())
+    lines = [f"{each.kind} {each.subject}: {each.detail}; claims: {', '.join(each.claims)}" for each in found]
+    lines.append(f"{counted(allocated, 'allocated claim')}, {counted(len(found), 'violation')}")
+    text = answered(report, given.output, lambda: wrapped(lines, terminal_width()))
+    return printed(text, NO if found else YES, cluster)
 
 
 def device_table(devices: Sequence[CountedDevice], *, wide: bool, width: int) -> Iterator[str]:
@@ -162,7 +157,7 @@ def _holding(holder: Holding) -> str:
 
 def sum_table(sums: Sequence[Sum], by: By, *, width: int) -> Iterator[str]:
     """A line for each sum. Columns in which there is nothing are left out."""
-    shown = [state for state in STATES if state in _ALWAYS or any(_count(item.totals, state) for item in sums)]
+    shown = [state for state in STATES if state in _ALWAYS or any(getattr(item.totals, state) for item in sums)]
     counts = ("devices", *(state for state in shown if by != "namespaces" or state in ("used", "shared")))
     fill = by != "namespaces"
     head = (_NAMED[by], *(name.upper() for name in counts), *(("FILL",) if fill else ()), "CLAIMS", "PODS")
@@ -179,13 +174,8 @@ def sum_table(sums: Sequence[Sum], by: By, *, width: int) -> Iterator[str]:
     return table(head, rows, width=width, numbers=frozenset(range(1, len(head))))
 
 
-def _count(totals: DeviceTotals, state: DeviceState) -> int:
-    count: int = getattr(totals, state)
-    return count
-
-
 def summed(totals: DeviceTotals) -> str:
-    parts = [f"{_count(totals, state)} {state}" for state in STATES if _count(totals, state)]
+    parts = [f"{number} {state}" for state in STATES if (number := getattr(totals, state))]
     return f"{counted(totals.devices, 'device')}: {', '.join(parts)}; {totals.fill:.0f}% taken"
 
 

@@ -142,7 +142,11 @@ class DeviceUpdates:
 
     def refresh(self) -> Generator[Difference | None, None, None]:
         """The differences since the previous refresh; None at the end of a turn."""
-        self._learn_classes()
+        classes = dict(self._view.cluster.classes)
+        self._refreshes += 1
+        if classes != self._classes or (not self._members.complete and self._refreshes % AGAIN == 0):
+            self._classes, self._members = classes, ClassMembers(self._view)
+            self._counted.clear()
         pools = self._view.cluster.inventory.pools
         ids = [*self._parts, *(id for id in pools if id not in self._parts)]
         for start in range(0, len(ids), PORTION):
@@ -151,21 +155,9 @@ class DeviceUpdates:
                 if published is None:
                     yield from self._replace(id, {})
                     self._counted.pop(id, None)
-                elif self._is_due(published):
+                elif self._counted.get(id) != (published.generations, self._view.ledger.revision(id)):
                     yield from self._count(published)
             yield None
-
-    def _learn_classes(self) -> None:
-        """Find the classes of devices again after a class has changed; every tenth time while some are undecided."""
-        classes = dict(self._view.cluster.classes)
-        self._refreshes += 1
-        if classes != self._classes or (not self._members.complete and self._refreshes % AGAIN == 0):
-            self._classes, self._members = classes, ClassMembers(self._view)
-            self._counted.clear()
-
-    def _is_due(self, pool: PublishedPool) -> bool:
-        slices, uses = self._counted.get(pool.id, (None, 0))
-        return slices is not pool.generations or uses != self._view.ledger.revision(pool.id)
 
     def _count(self, pool: PublishedPool) -> Generator[Difference | None, None, None]:
         inputs = pool.generations, self._view.ledger.revision(pool.id)

@@ -157,7 +157,9 @@ class ClusterCopy:
         for claim in (*claims, *prefiltered.claims.allocated):
             before = self.cluster.ledger.get(claim.metadata.namespace, claim.metadata.name)
             self._undo.append(before or Removed.of(claim))
-            self.put(self._reserved(claim, pod))
+            user, users = consumer(claim, pod, self.cluster), claim.status.reserved_for
+            reserved = users if claim.reserved_for(user.uid) else (*users, user)
+            self.put(replace(claim, status=replace(claim.status, reserved_for=reserved)))
         self._undo.append(pod)
         self.put_pod(with_statuses(replace(pod, spec=replace(pod.spec, node_name=node)), allocation.statuses))
 
@@ -180,12 +182,6 @@ class ClusterCopy:
         owner = OwnerReference(kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid, controller=True)
         own = {"name": name, "uid": f"{pod.metadata.uid} {name}", "annotations": {EXTENDED: "true"}}
         return replace(claim, metadata=replace(claim.metadata, **own, owner_references=(owner,)))
-
-    def _reserved(self, claim: ResourceClaim, pod: Pod) -> ResourceClaim:
-        user = consumer(claim, pod, self.cluster)
-        if claim.reserved_for(user.uid):
-            return claim
-        return replace(claim, status=replace(claim.status, reserved_for=(*claim.status.reserved_for, user)))
 
 
 def copied(view: View, only: Set[str] | None = None, copy: ClusterCopy | None = None) -> Turns[ClusterCopy]:

@@ -9,6 +9,7 @@ cluster; for nodes beyond its limits it answers that preemption may help.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
@@ -99,17 +100,15 @@ def _is_open(statuses: NodeStatuses) -> bool:
     return statuses.waiting or bool(statuses.error)
 
 
+@dataclass(eq=False)
 class _Scan:
     """Finds, for nodes where the preemptor does not fit, the lowest priority up to which claims have to go."""
 
-    def __init__(
-        self, view: View, prefiltered: PreFilterState, terms: PreemptionTerms, found: PreemptibleClaims
-    ) -> None:
-        self._view = view
-        self._prefiltered = prefiltered
-        self._terms = terms
-        self._found = found
-        self._doubtful = False
+    _view: View
+    _prefiltered: PreFilterState
+    _terms: PreemptionTerms
+    _found: PreemptibleClaims
+    _doubtful: bool = False
 
     def run(self, names: Sequence[str], *, unknown: bool) -> Scanned:
         evictable = self._found.evictable
