@@ -42,7 +42,7 @@ class Catalogue(PublishedPool):
     def is_whole(self, node: str | None = None) -> bool:
         return self.whole
 
-    def vantages(self) -> Iterable[str]:
+    def node_per_generation(self) -> Iterable[str]:
         return ("",)
 
 

@@ -137,7 +137,7 @@ class Auditor:
                 if suspect or not looked % PORTION:  # almost no device is suspect
                     yield tuple(self._device_violations(device, use)) if suspect and name != EVERY_DEVICE else ()
             published = self._pool_of(pool)
-            for node in published.vantages() if published is not None else ():
+            for node in published.node_per_generation() if published is not None else ():
                 looked += 1
                 found = tuple(self._counter_violations(pool, node))
                 if found or not looked % PORTION:

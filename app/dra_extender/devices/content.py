@@ -1,4 +1,4 @@
-"""Objects compared by content (bytes, digests, shared instances), and values that live as long as an object.
+"""Compare objects by content (bytes, digests, shared instances), and keep values for as long as an object lives.
 
 Promises: equal content has equal bytes, in any order of maps; content that a decision can distinguish has different
 bytes. `Interner` and `WeakIdentityDict` do not keep their objects alive.

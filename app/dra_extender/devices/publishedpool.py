@@ -182,8 +182,8 @@ class PublishedPool:
         return self._device_lists[item.metadata.name]
 
     def generation(self, node: str | None = None) -> int:
-        """The newest generation of the slices for the node; without a node, of all slices. -1 without slices. An empty
-        name stands for devices of no single node, which open slices publish.
+        """The newest generation of the slices for the node; without a node, of all slices. -1 without slices. The empty
+        name stands for the open slices alone.
         """
         if node is None or not (node or self._open):
             return self.generations.newest
@@ -194,7 +194,7 @@ class PublishedPool:
         return self._newest[node]
 
     def newest(self, node: str | None = None) -> Sequence[ResourceSlice]:
-        """All slices of this generation, also those of other nodes, by name."""
+        """All slices of the generation that `generation` returns, also those of other nodes, by name."""
         return self._by_generation.get(self.generation(node), ())
 
     @cached_property
@@ -206,7 +206,7 @@ class PublishedPool:
         return found
 
     def is_whole(self, node: str | None = None) -> bool:
-        """Whether all slices of this generation are there: for the node, or in the cluster."""
+        """Whether all slices of that generation are published: those for the node, or those of the cluster."""
         if node not in self._whole:
             names = {item.metadata.name for item in self.slices_for(node)} if node is not None else set()
             seen = [item for item in self.newest(node) if item.metadata.name in names]
@@ -252,6 +252,6 @@ class PublishedPool:
     def counter_sets(self, node: str | None = None) -> Iterator[CounterSet]:
         return (counter_set for item in self.newest(node) for counter_set in item.spec.shared_counters)
 
-    def vantages(self) -> Iterable[str]:
-        """One node for each generation that is the newest for some node; an empty name stands for no single node."""
+    def node_per_generation(self) -> Iterable[str]:
+        """For each generation that is the newest for some node: one such node. The empty name as in `generation`."""
         return {self.generation(node): node for node in (*sorted(self._own), "")}.values()

@@ -88,11 +88,11 @@ def _bare(item: dict[str, Any]) -> Any:
     """The object without fields that the file must not have."""
     annotations: Mapping[str, str] = (item.get("metadata") or {}).get("annotations") or {}
     if annotations:
-        item["metadata"]["annotations"] = {name: value for name, value in annotations.items() if _is_told(name)}
+        item["metadata"]["annotations"] = {name: value for name, value in annotations.items() if _is_kept(name)}
     return _without_parameters(item)
 
 
-def _is_told(annotation: str) -> bool:
+def _is_kept(annotation: str) -> bool:
     domain = annotation.rpartition("/")[0]
     return annotation != _COPIES and any(domain == ours or domain.endswith(f".{ours}") for ours in _OURS)
 

@@ -4,10 +4,11 @@ Promises
 - `decide` makes a decision on one state, in as many turns as it needs, up to `call_work`. Nodes that are undecided then
   are refused, and the pod is requeued.
 - Deferred work is done once, however many pods, nodes and calls need it. The namespace that has used least of the
-  workers' time is next; within a namespace the claims of one content take turns. When the queue is full, the namespace
-  and the content with most items lose one.
-- A namespace has an allowance of `NAMESPACE_CLAIMS` times `worker_claim_seconds`. Later turns of its calls, and their
-  reads, use it up. Without allowance, each call gets one turn. The pods are requeued, so they still get further.
+  workers' time is next; within a namespace the claims of one content take turns. When the queue is full, the content
+  with most items loses one, in the namespace with most items.
+- A namespace has an allowance of `NAMESPACE_CLAIMS` times `worker_claim_seconds`. It pays for all turns of its calls
+  but the first, and for their reads. Without allowance, each call gets one turn. The pods are requeued, so they still
+  get further.
 - Claims of one content get `worker_claim_seconds` of the workers' time and of calls that reach `call_work`. After that
   their queued work is dropped, and for `worker_forgiving_seconds` nothing is deferred for them.
 - A pod that was refused because of deferred work is requeued when all work of one content is done; a pod that was
@@ -132,8 +133,8 @@ class DeferredWork:
         return len(self._replies.open)
 
     async def decide(self, pod: Pod, decision: Callable[[View], T]) -> tuple[T, bool]:
-        """The decision on the state at the moment when this returns. True when a later one may find more: work was
-        deferred, or the call has reached `call_work`.
+        """The decision on the state at the moment when this returns, and whether it is unfinished, so that a later one
+        may find more: work was deferred, or the call has reached `call_work`.
         """
         if self._workers is None:
             return decision(self._view.with_pod(pod)), False
@@ -143,9 +144,9 @@ class DeferredWork:
         """As `decide`, but wait up to `seconds` for deferred work."""
         deadline = self._view.clock.monotonic() + seconds
         while True:
-            found, open_ = await self.decide(pod, lambda view: decision(view, pod))
+            found, unfinished = await self.decide(pod, lambda view: decision(view, pod))
             left = deadline - self._view.clock.monotonic()
-            if not open_ or left <= 0 or not self._replies.open:
+            if not unfinished or left <= 0 or not self._replies.open:
                 return found
             try:
                 async with asyncio.timeout(left):
@@ -181,7 +182,7 @@ class DeferredWork:
         unfinished = last.unfinished and not used_up
         if unfinished:
             self._charge(content.find(), (used + last.used) / UNITS)
-        # What an earlier turn of the call waits for may be answered by now.
+        # A worker may have answered by now what an earlier turn waits for.
         if unfinished or (call.waits and answered is not self._answered):
             asyncio.get_running_loop().call_soon(self._requeue.ended, WORKERS)
         return found, call.waits or unfinished
@@ -237,21 +238,17 @@ class DeferredWork:
             if key in self._replies.open or self._replies.get(key) is not None:
                 continue
             content = needing.find()
-            if self._open.get(content, 0) >= MOST_REQUESTS or not self._make_room(namespace, content):
+            if self._open.get(content, 0) >= MOST_REQUESTS:
                 break
+            if len(self._queue) >= QUEUED_WORK:
+                evicted = self._queue.evict_for(namespace, content)
+                if evicted is None:
+                    break
+                self._forget(evicted)
             self._replies.open.add(key)
             self._open[content] = self._open.get(content, 0) + 1
             self._queue.put(namespace, content, WorkItem(key, request, namespace, content))
         self._work()
-
-    def _make_room(self, namespace: str, content: Hashable) -> bool:
-        """True when one more item may be queued."""
-        if len(self._queue) < QUEUED_WORK:
-            return True
-        evicted = self._queue.evict_for(namespace, content)
-        if evicted is not None:
-            self._forget(evicted)
-        return evicted is not None
 
     def _work(self) -> None:
         while self._workers is not None and len(self._queue) and len(self._tasks) < self._workers.capacity:

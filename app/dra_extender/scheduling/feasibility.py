@@ -128,7 +128,7 @@ def pre_filter(
     usable: dict[Hashable, UsableOn] | None = None,
 ) -> PreFilterResult:
     """The part of a decision that does not depend on the node. `found`: `view.claims_of(pod)`, if the caller has it.
-    `usable`: what calls for several pods have found of claims and selectors, each of which is examined once.
+    `usable`: results that calls for several pods share, so that each claim and selector is examined once.
     """
     found = view.claims_of(pod) if found is None else found
     if isinstance(found, Unschedulable):

@@ -43,8 +43,8 @@ class RequeueTrigger:
         """The oldest revision of a refusal that made room for others and has not been requeued."""
         self._awaited: set[str] = set()
         """UIDs of claims in flight and of pods being bound, claims (namespace/name) that do not exist or are wrong,
-        keys of gangs, `WORKERS`: refused pods wait for these; for any, when full. Keys of claims and gangs name their
-        namespace, so none equals one of another namespace, or a UID.
+        keys of gangs, `WORKERS`: refused pods wait for these. When it is full, they may wait for any. Keys of claims
+        and gangs name their namespace, so none equals one of another namespace, or a UID.
         """
         self._due = asyncio.Event()
 
@@ -56,7 +56,7 @@ class RequeueTrigger:
             self._due.set()
 
     def ended(self, awaited: str) -> None:
-        """What refused pods may wait for under this name has ended or appeared: a bind, a write of a claim, a claim."""
+        """A bind or write has ended, or a claim has appeared, for which refused pods may wait by this name."""
         if awaited in self._awaited or len(self._awaited) >= REMEMBERED:
             self.improved()
 

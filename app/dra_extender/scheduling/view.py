@@ -112,7 +112,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, decisions=self.decisions.with_values(values))
 
     def holding(self, plans: Sequence[Planned]) -> View:
-        """The same; the devices of these plans count as allocated, but for those of claims that were deleted."""
+        """The same, if the devices of these plans are allocated. Plans of deleted claims are left out."""
         state = self.overlay()
         kept = [each for each in plans if not (state.is_decided(each[0]) or self._is_deleted(each[0]))]
         return self.with_state(state.holding(kept)) if kept else self
@@ -127,7 +127,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, state=state, decisions=self.decisions.with_state(state))
 
     def overlay(self) -> Overlay:
-        """The state to put hypothetical changes over; `with_state` decides on it."""
+        """The state that decisions are made on. Change it, and pass the result to `with_state`."""
         return self.state or Overlay(self.cluster)
 
     def claims_of(self, pod: Pod, lookup: Lookup | None = None) -> tuple[ResourceClaim, ...] | Unschedulable:

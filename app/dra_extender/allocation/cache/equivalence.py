@@ -140,8 +140,8 @@ class _PoolParts:
 
 
 class EquivalenceKeys:
-    """Claims with equal reads share the keys. `pools` has to be made for what the reads' selectors and attributes read;
-    several keys may share it.
+    """Claims with equal reads share the keys. `pools`: signatures of pools, made for what these reads read. Several
+    objects of this class may share them.
     """
 
     def __init__(self, reads: NodeReads, *, pools: PoolSignatures, states: PoolStates) -> None:
@@ -157,7 +157,7 @@ class EquivalenceKeys:
 
     @property
     def size(self) -> int:
-        """How many bytes the filters count for, and about how many signatures and parts take: more with each node."""
+        """The bytes that the filters count for, and an estimate for signatures and parts, which grow with the nodes."""
         return self.reads.size + ENTRY_BYTES * (len(self._devices) + self._remembered)
 
     def of(

@@ -30,7 +30,7 @@ REMEMBERED_RESULTS = 50_000
 """The most results of one claim: each distinct score makes one."""
 
 UNDECIDED = 0
-"""Number of the result of a node for which it is not known, or not any more."""
+"""The number of a result that is not known."""
 NO_NODE = 1
 FAILED = 2
 
@@ -51,8 +51,8 @@ argument, have the same answer. Raises TurnSpent and Deferred.
 class NodeResults(msgspec.Struct, frozen=True):
     """`fits` in the order asked; `refused`: node -> constant reason. Both are empty with `error`, fatal for the pod.
 
-    `waiting`: some are refused only because workers have to answer first, or because the time is over. `amounts`: what
-    the devices take of the CPU and memory of a node that fits, if they take any.
+    `waiting`: some nodes are refused only because a worker has to answer first, or the call has reached its work.
+    `amounts`: what the devices take of the CPU and memory of a node that fits, if they take any.
     """
 
     fits: list[str]
@@ -91,16 +91,16 @@ class ResultCache:
         self._numbers: dict[NodeResult, int] = {}
         self._by_key: dict[EquivalenceKey, int] = {}
         self._key_of: KeyOfNode = {}
-        """As far as `classes` has looked at the node."""
+        """The keys that `classes` has computed."""
         self._by_node: array[int] = array("I")
         """Number of the result by index of the node; the last entry, index -1, stands for unknown nodes."""
 
     def results(
         self, names: Sequence[str], search: SearchNode, overlay: Overlay, budget: WorkBudget = UNLIMITED
     ) -> NodeResults:
-        """The results for these nodes in the state that the overlay shows. `search`, on the same state, is used for
-        nodes without a result, and for the text of an error. Nodes for which workers have to answer first are refused.
-        Raises TurnSpent.
+        """The results for these nodes in the state that the overlay shows. `search` decides on the same state; it is
+        called for nodes without a result, and for the text of an error. Nodes for which a worker has to answer first
+        are refused. Raises TurnSpent.
         """
         row = self._row(names, search, overlay, budget)
         numbers = set(row)
@@ -219,8 +219,8 @@ class ResultCache:
         self._position = changes.position
 
     def _differing_keys(self, overlay: Overlay, budget: WorkBudget) -> KeyOfNode:
-        """The keys of nodes that differ, as far as the turns of the call have found them for the same differences, one
-        of the last `STATES`. A node that has changed since then is left out.
+        """The keys of the nodes for which the overlay differs, as earlier turns of the call have found them. The last
+        `STATES` overlays are remembered. A node that has changed since then has no key.
         """
         if overlay.is_empty or not budget.limited:
             return {}

@@ -102,7 +102,7 @@ def page_router(updates: PageUpdates) -> APIRouter:
         if updates.state.subscribers >= MOST_SUBSCRIBERS:
             raise HTTPException(503, f"{MOST_SUBSCRIBERS} pages are open already", {"Retry-After": "10"})
         stream = messages(updates, last_event_id)
-        await anext(stream)  # it counts from now on
+        await anext(stream)  # it subscribes
         return EventStream(stream)
 
     return router
@@ -123,7 +123,7 @@ def event(name: str, data: bytes, id: str = "") -> bytes:
 
 
 async def messages(updates: PageUpdates, last_event_id: str) -> AsyncGenerator[bytes, None]:
-    """The stream of one subscriber. It counts as open when the first message is taken, which is empty."""
+    """The stream of one subscriber. It subscribes when its first message is taken, which is empty."""
     found = _ID.fullmatch(last_event_id)
     epoch, since = (found[1], int(found[2])) if found else ("", None)
     changed = asyncio.Event()

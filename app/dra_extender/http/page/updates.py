@@ -4,7 +4,7 @@
 times. A subscriber that reconnects soon gets only the changes since its last message.
 
 `PageUpdates` promises: nothing is computed without subscribers. The page state is computed in turns and published a few
-times a second. The number of subscribers is bounded; each costs at most one set of part keys.
+times a second. The number of subscribers is bounded; each keeps at most one set of part keys.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PUBLISH_PERIOD: Final = 0.1
 LINGER: Final = 20.0
 """Seconds that the state is kept after the last subscriber left, so it can resume."""
 MOST_LISTED: Final = 1_000
-"""Kinds of pending pods that are listed: the oldest of each namespace, in turns."""
+"""At most so many kinds of pending pods are listed. Namespaces take turns, each with its oldest kind."""
 MOST_CLASSES: Final = 50
 """Classes of which the page shows the headroom."""
 SCREEN: Final = 25
@@ -94,7 +94,7 @@ class Subscriber:
         return bool(self._due)
 
     def take(self, most: int) -> Batch:
-        """The next parts, up to the first that exceeds `BYTES_OF_BATCH` with those before it."""
+        """The next parts, until together they exceed `BYTES_OF_BATCH`."""
         found: list[tuple[str, bytes | None]] = []
         size = 0
         for key in list(islice(self._due, most)):
@@ -336,7 +336,7 @@ class PageUpdates:
 
 
 def _content(view: View, pod: Pod, claims: _Claims) -> Turns[Sequence[Hashable]]:
-    """Equal for pods of a namespace that differ only in their names; with the UID of a pod that is undecided."""
+    """Equal for pods of a namespace that differ only in their names. It has the UID of a pod that is undecided."""
     spec = encode(pod.spec)
     if len(spec) >= LARGE:
         yield

@@ -113,8 +113,8 @@ class Order(IntEnum):
 class ChangeList(NamedTuple):
     """Changes of one kind, the smallest first: `make` makes a candidate of each of the `options`, which are candidates
     by default. Only the first candidate that helps is reported. `monotone`: if a candidate helps, all later ones help
-    too, so bisection finds the first. The lists are tried in their `order`. `several`: if no candidate helps alone, the
-    fewest of the first ones that help together are reported.
+    too, so bisection finds the first. The lists are tried in their `order`. `several`: if no candidate helps alone,
+    they are tried together, and the fewest that help are reported.
     """
 
     order: Order

@@ -29,7 +29,7 @@ from dra_extender.scheduling.claims import Unschedulable, created_names, full_re
 from dra_extender.scheduling.feasibility import PreFilterState
 from dra_extender.scheduling.noderules import ResourcesInUse, has_large_affinity, is_large
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
-from dra_extender.scheduling.preemption.terms import NoPreemption, Preemption, PreemptionTerms
+from dra_extender.scheduling.preemption.terms import NoPreemption, PreemptionTerms
 from dra_extender.scheduling.reader import listed
 from dra_extender.scheduling.readiness import unavailable
 from dra_extender.scheduling.turns import QueryBudget, Turns, in_turns
@@ -64,7 +64,15 @@ def diagnosing(
     living = ResourcesInUse() if tenants is None else tenants
     simulated = SimulatedPod(pod, snapshot(view, claims, living))
     if pod.spec.node_name:
-        return _bound(simulated)
+        return Diagnosis(
+            pod=pod.metadata.key,
+            uid=pod.metadata.uid,
+            state="bound",
+            rule="",
+            summary=f"bound to node {pod.spec.node_name}",
+            nodes=len(view.cluster.nodes),
+            claims=tuple(_claims(simulated)),
+        )
     budget = QueryBudget(simulated.view)
     if tenants is None:
         for each in list(view.pods):
@@ -113,7 +121,7 @@ def diagnosing(
 
 
 def _reasons(simulated: SimulatedPod, found: Sequence[NodeGroup]) -> Iterator[Statement]:
-    """Why the pod does not fit, now and once no scheduling gate or other scheduler excludes it."""
+    """Why the pod does not fit: its scheduling gate or scheduler, and what would refuse it without that."""
     outside, inside = _excluded(simulated), _of_claims(simulated)
     yield from filter(None, (outside, inside))
     if inside is None and not (outside is not None and any(group.fits for group in found)):
@@ -121,7 +129,7 @@ def _reasons(simulated: SimulatedPod, found: Sequence[NodeGroup]) -> Iterator[St
 
 
 def _starting(view: View, names: Sequence[str], budget: QueryBudget) -> Turns[tuple[PodRefused, ...]]:
-    """Nodes of these that may get devices when their drivers publish them."""
+    """The nodes that Karpenter has not initialized yet: their drivers may publish devices later."""
     yield from budget.charge(1 + len(names) // NAMES)
     known = (node for name in names if (node := view.cluster.nodes.get(name)) is not None)
     found = [node.name for node in known if NODE_POOL in (its := node.metadata.labels) and INITIALIZED not in its]
@@ -174,18 +182,6 @@ def _of_gang(trials: JointTrials, budget: QueryBudget) -> Turns[tuple[Statement,
     return statement, (*helping, *weaker)
 
 
-def _bound(found: SimulatedPod) -> Diagnosis:
-    return Diagnosis(
-        pod=found.pod.metadata.key,
-        uid=found.pod.metadata.uid,
-        state="bound",
-        rule="",
-        summary=f"bound to node {found.pod.spec.node_name}",
-        nodes=len(found.view.cluster.nodes),
-        claims=tuple(_claims(found)),
-    )
-
-
 def _unchecked(found: SimulatedPod) -> Iterator[str]:
     """Rules that may apply to the pod and were not checked."""
     affinity = found.pod.spec.affinity
@@ -234,15 +230,11 @@ def explaining(view: View, pod: Pod, names: Sequence[str] | None, terms: TermsFo
     if found.state == "refused" and (agreed := terms(pod)) is not None:
         search = PreemptionEvaluator(agreed, known)
         result = yield from in_turns(view.budgets(), lambda budget: search.evaluate(view.with_budget(budget)))
-        return replace(found, preemption=_preempted(result))
+        if isinstance(result, NoPreemption):
+            return replace(found, preemption=Preempted(reason=result.reason))
+        pods = tuple(victim.pod.metadata.key for victim in result.victims)
+        return replace(found, preemption=Preempted(pods, result.node, result.devices()))
     return found
-
-
-def _preempted(result: Preemption | NoPreemption) -> Preempted:
-    if isinstance(result, NoPreemption):
-        return Preempted(reason=result.reason)
-    pods = tuple(victim.pod.metadata.key for victim in result.victims)
-    return Preempted(pods, result.node, result.devices())
 
 
 def of_pod(found: SimulatedPod) -> PodRefused | None:

@@ -41,7 +41,7 @@ _SIZES: Final[Mapping[Source, tuple[str, str]]] = {
 
 
 class JointTrials:
-    """`pod`: in a state in which nothing is held for waiting pods of the gang. `names`: the nodes that it may use."""
+    """`pod`: in a state in which no device is held for waiting pods of the gang. `names`: the nodes that it may use."""
 
     def __init__(self, gang: Gang, pod: SimulatedPod, names: Sequence[str]) -> None:
         self.gang = gang

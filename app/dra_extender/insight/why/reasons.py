@@ -46,7 +46,7 @@ LISTED: Final = 8
 """Values that a tally lists at most."""
 STATEMENTS: Final = 3
 FAR: Final = 4
-"""Parts of the distance in which nodes are equally far, and about which something is said."""
+"""Nodes are equally far if so many leading parts of the distance are equal. Statements are about the closest."""
 
 
 Claims = Mapping[str, EditableClaim]

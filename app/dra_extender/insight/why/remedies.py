@@ -195,7 +195,7 @@ def _fewest(nodes: NodeGroups, changes: ChangeList, budget: QueryBudget) -> Turn
 
 
 def _pair(nodes: NodeGroups, lists: Sequence[ChangeList], budget: QueryBudget) -> Turns[Remedy | None]:
-    """The first pair of changes that helps. Each pair has the smallest or largest changes of two different lists."""
+    """The first pair of changes that helps. A pair has the smallest or the largest change of each of two lists."""
     ends: list[tuple[int, CandidateChange]] = []
     for number, each in enumerate(lists[:PAIRED]):
         ends.append((number, each.make(each.options[0])))

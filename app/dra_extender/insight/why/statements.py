@@ -1,8 +1,8 @@
 """What a diagnosis asserts about a refused pod, as data: what is missing, on which nodes, and which claims hold it.
 
 Promises: a statement about several nodes holds on each of them. A statement about no node ("no node has …") holds on
-all nodes that were compared; their number is in the statement. A statement names a node only as one of those that it
-is about. `wording` makes the text, and only from these structs. `rule` is the rule that the pod fails, `claim`
+all nodes that were compared; their number is in the statement. A statement names no node that it is not
+about. `wording` makes the text, and only from these structs. `rule` is the rule that the pod fails, `claim`
 (namespace/name) the claim that is the cause; it is empty if no single claim is.
 """
 
@@ -199,7 +199,7 @@ class TogetherTooFew(msgspec.Struct, frozen=True, tag="together too few"):
 class Unsatisfiable(msgspec.Struct, frozen=True, tag="unsatisfiable"):
     """On no node of the scope do devices satisfy the requests together; the `cause` says why. `holders`: the claims
     that use the counter that it names; if it names none, `others` use devices that match. `constraints`: as in
-    `DevicesUnavailable`. Without a label, the cause is the text with which the scheduler ends.
+    `DevicesUnavailable`. Without a label, the cause is the error of the scheduler.
     """
 
     claim: str

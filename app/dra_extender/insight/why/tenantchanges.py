@@ -30,7 +30,7 @@ from dra_extender.scheduling.turns import QueryBudget, Turns
 PODS: Final = 64
 """Pods whose end is tried at most."""
 NODES: Final = 8
-"""Nodes that are duplicated at most. For a gang, up to this many copies of two nodes."""
+"""At most so many nodes are copied, each once; for a gang two nodes, each at most so many times."""
 
 
 def of_others(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBudget, several: bool) -> ChangeLists:

@@ -2,7 +2,7 @@
 
 Promises: a pod without devices passes unchanged. Every refused node is in FailedAndUnresolvableNodes with one of few
 constant texts. While preemption is on, a node where it would help is in FailedNodes instead, and so is the node for
-which the pod is nominated. Nodes that fit and are not offered are in no list. A claim that the pod names and no watch
+which the pod is nominated. A node that fits and is not offered is in no list. A claim that the pod names and no watch
 has shown is read before the pod is refused.
 All pods of a gang are offered nodes of one plan, or none is offered a node.
 
@@ -71,14 +71,14 @@ MOST_READS: Final = 8
 
 
 class _Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """One decision, on the state of `revision`. `likely`: the plan for the only node that is offered."""
+    """One decision, on the state of `revision`. `tentative`: the plan for the only node that is offered."""
 
     revision: int
     claims_missing: bool
     prefiltered: PreFilterResult
     statuses: NodeStatuses
     offered: list[str]
-    likely: TentativePlan | None
+    tentative: TentativePlan | None
     resolvable: frozenset[str]
     """The nodes, when all are refused, where evicting pods of lower priority may help."""
     gang: tuple[GroupKey, GangDecision] | None = None
@@ -158,18 +158,20 @@ class FilterVerb:
         if planned is not None and names != (planned.node,):
             tentative_plans.drop(pod.metadata.uid)
             planned = None
-        found, open_ = await self._handle.deferred.decide(pod, lambda view: self._decide(view, pod, names, planned))
+        found, unfinished = await self._handle.deferred.decide(
+            pod, lambda view: self._decide(view, pod, names, planned)
+        )
         if not isinstance(found, _Decided):
             return found
         statuses = found.statuses
         if found.gang is not None:
             self._gangs.keep(found.gang[0], pod, names, found.gang[1])
         if isinstance(found.prefiltered, PreFilterState) and found.offered:
-            self._passed(found.prefiltered, found.likely)
+            self._passed(found.prefiltered, found.tentative)
         else:
             tentative_plans.drop(pod.metadata.uid)
             self._refused(pod, found, names)
-        if open_:  # kube-scheduler may reject the offered nodes, and other nodes may fit once the work is done
+        if unfinished:  # kube-scheduler may reject the offered nodes, and other nodes may fit once the work is done
             self._handle.requeue.refused(pod.metadata.uid, found.revision, (WORKERS,))
         self._observer.count(FILTER_RESULTS, statuses.result)
         if statuses.error:
@@ -197,21 +199,21 @@ class FilterVerb:
         statuses = node_statuses(view, prefiltered, names)
         others = self._tentative_plans.others(uid) if len(statuses.fits) > 1 else {}
         offered = self._offers.choose(view, prefiltered, statuses.fits, len(names), others)
-        likely = None
+        tentative = None
         if isinstance(prefiltered, PreFilterState) and len(offered) == 1:
-            likely = planned or expected(view, prefiltered, offered[0])
+            tentative = planned or expected(view, prefiltered, offered[0])
         return _Decided(
             revision=revision,
             claims_missing=isinstance(claims, Unschedulable),
             prefiltered=prefiltered,
             statuses=statuses,
             offered=offered,
-            likely=likely,
+            tentative=tentative,
             resolvable=self._resolvable(view, prefiltered, statuses),
         )
 
     def _decide_gang(self, view: View, gang: Gang, prefiltered: PreFilterState, names: tuple[str, ...]) -> _Decided:
-        """The decision is of the revision of the first turn, because later turns use what this one has found."""
+        """`revision` is that of the first turn, because later turns reuse its results."""
         revision = view.decisions.budget.found.setdefault(FilterVerb, self._handle.requeue.revision)
         found = self._gangs.decide(view, gang, prefiltered, names)
         fits = list(names) if found.anywhere else [found.node] if found.node else []
@@ -224,7 +226,7 @@ class FilterVerb:
             prefiltered=prefiltered,
             statuses=NodeStatuses(fits, refused, found.error, blocking, str(gang.key), found.waiting),
             offered=fits,
-            likely=None,
+            tentative=None,
             resolvable=frozenset(),
             gang=(gang.key, found),
         )
@@ -265,15 +267,15 @@ class FilterVerb:
         self._observer.count(FILTER_RESULTS, "fits" if fits else "refused")
         return ExtenderFilterResult(NodeNames=fits, FailedAndUnresolvableNodes=refused)
 
-    def _passed(self, prefiltered: PreFilterState, likely: TentativePlan | None) -> None:
+    def _passed(self, prefiltered: PreFilterState, tentative: TentativePlan | None) -> None:
         uid = prefiltered.pod.metadata.uid
         for claim in prefiltered.order:
             self._sweeper.offered(claim.metadata.uid)
         self._handle.requeue.forget(uid)
         self._unblocker.withdraw(uid)
         self._preemption.withdraw(uid)
-        if likely is not None:
-            self._tentative_plans.put(likely)
+        if tentative is not None:
+            self._tentative_plans.put(tentative)
 
     def _refused(self, pod: Pod, found: _Decided, names: tuple[str, ...]) -> None:
         """A pod that names a missing or wrong claim is requeued when a claim of that name appears or changes. A gang
