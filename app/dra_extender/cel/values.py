@@ -185,31 +185,20 @@ class OtherKey:
         return hash(self.identity)
 
 
-def check_hashable(value: Any) -> None:
-    """Raises Abort for a value whose hash makes upstream's evaluator panic."""
-    kind = value.__class__
-    if kind is Semver or kind is bytes or (isinstance(value, Opaque) and not value.hashable):
-        raise Abort(f"internal error: a value of type {type_name(value)} cannot be hashed")
-
-
 def map_key(value: Any) -> Key:
     """The stored form of a key. Raises Abort for what upstream cannot hash."""
     kind = value.__class__
     if kind is str or kind is int:
         return value
     if kind is bool or kind is float or kind is UInt or value is None:
-        return OtherKey(value, (kind, plain_key(value)))
-    check_hashable(value)
+        return OtherKey(value, (kind, repr(value + 0.0) if kind is float and value == value else value))
+    if kind is Semver or kind is bytes or (isinstance(value, Opaque) and not value.hashable):
+        raise Abort(f"internal error: a value of type {type_name(value)} cannot be hashed")
     if kind is Duration or kind is Timestamp:
         return OtherKey(value, (kind, hex(value.nanos)))
     if kind is TypeValue:
         return OtherKey(value, (kind, value.name))
     return OtherKey(value, (kind, value.identity if isinstance(value, Opaque) else id(value)))
-
-
-def plain_key(value: Any) -> Hashable:
-    """Equal for equal values of one type: a double as its text."""
-    return repr(value + 0.0) if value.__class__ is float and value == value else value
 
 
 def key_value(key: Key) -> Any:

@@ -36,9 +36,6 @@ MOST: Final = 10
 """Problems of objects that are printed after an answer, at most."""
 
 
-Paint = tuple[str, Mapping[str, str]]
-
-
 def terminal_width(stream: TextIO | None = None) -> int:
     """How many columns the terminal has that the stream, or standard output, goes to; 0 when it goes to none."""
     return shutil.get_terminal_size().columns if (stream or sys.stdout).isatty() else 0
@@ -50,7 +47,7 @@ def table(
     *,
     width: int = 0,
     numbers: frozenset[int] = frozenset(),
-    paint: Paint = ("", {}),
+    paint: tuple[str, Mapping[str, str]] = ("", {}),
 ) -> Iterator[str]:
     """Lines of a table with printable cells. `numbers`: the columns that are aligned to the right. `paint`: the head of
     a column, and the colours of its cells, where standard output has colours.

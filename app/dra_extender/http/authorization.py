@@ -44,7 +44,6 @@ from dra_extender.scheduling.reader import ADMINISTRATOR, Reader
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
-Headers = Iterable[tuple[bytes, bytes]]
 
 CLIENT_NAMES: Final = "client_names"
 """Key in the state of a request: the names of its client (`frozenset[str]`)."""
@@ -142,7 +141,9 @@ class TokenAuthorizer:
         self._turn = asyncio.Semaphore(REVIEWS)
         self._reported: TTLCache[str, None] = TTLCache(_REPORTS, _REPORT_SECONDS, timer=clock)
 
-    async def reader(self, headers: Headers, method: str, path: str, pod: str = "") -> Reader | HTTPException:
+    async def reader(
+        self, headers: Iterable[tuple[bytes, bytes]], method: str, path: str, pod: str = ""
+    ) -> Reader | HTTPException:
         """Who reads the answer to this request, or why it is not authorized. `pod`: the pod (namespace/name) that it is
         about; who may get the pod may read the answer.
         """

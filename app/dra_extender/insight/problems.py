@@ -15,14 +15,12 @@ from dra_extender.devices.audit import Violation
 from dra_extender.devices.readonly import ReadOnlyCluster
 from dra_extender.devices.validity import ObjectProblem
 
-ProblemKind = Literal["object", "unfinished", "conflict", "permission", "server"]
-
 
 class ClusterProblem(msgspec.Struct, frozen=True):
     """`object`: kind and name."""
 
     kind: Annotated[
-        ProblemKind,
+        Literal["object", "unfinished", "conflict", "permission", "server"],
         msgspec.Meta(
             description="object: it cannot be used; unfinished: its rollback is not finished; conflict: claims are "
             "allocated the same device; permission: the service lacks it; server: the API server was set back to an "

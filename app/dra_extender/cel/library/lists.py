@@ -135,7 +135,7 @@ def _order(left: Any, right: Any) -> int:
         return 0
 
 
-for _kind in ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes"):
+for _kind in _COMPARABLE:
     LIBRARY.declare("sort", f"list({_kind}) -> list({_kind})", member=True)
     LIBRARY.declare("@sortByAssociatedKeys", f"list(T), list({_kind}) -> list(T)", member=True)
 

@@ -57,7 +57,15 @@ class Url(Opaque):
     @cached_property
     def written(self) -> str:
         """The URL as text, put together once."""
-        return _written(self.parts)
+        parts, text = self.parts, f"{self.parts.scheme}:" if self.parts.scheme else ""
+        if parts.opaque:
+            text += parts.opaque
+        else:
+            text += "//" if parts.host or parts.user is not None else ""
+            text += f"{parts.user}@" if parts.user is not None else ""
+            text += _escape(parts.host, _HOST) + _escaped_path(parts.path)
+        text += f"?{parts.query}" if parts.query is not None else ""
+        return text + (f"#{_escaped(parts.fragment, _FRAGMENT)}" if parts.fragment else "")
 
 
 def _bytes(text: str) -> bytes:
@@ -161,24 +169,6 @@ def _parse_literal(host: str) -> str:
         raise ValueError("invalid host")
     IPv6Address(unescaped)  # raises ValueError
     return f"[{unescaped}]{port}"
-
-
-def _written(parts: Parts) -> str:
-    text = f"{parts.scheme}:" if parts.scheme else ""
-    if parts.opaque:
-        text += parts.opaque
-    else:
-        if parts.host or parts.user is not None:
-            text += "//"
-        if parts.user is not None:
-            text += f"{parts.user}@"
-        text += _escape(parts.host, _HOST)
-        text += _escaped_path(parts.path)
-    if parts.query is not None:
-        text += f"?{parts.query}"
-    if parts.fragment:
-        text += f"#{_escaped(parts.fragment, _FRAGMENT)}"
-    return text
 
 
 def _escaped_path(path: str) -> str:

@@ -43,9 +43,6 @@ NAMES: Final = 4  # nodes whose labels are read in a unit of work
 CLASSES: Final = 8
 """Classes that are named where one is missing."""
 
-TermsFor = Callable[[Pod], PreemptionTerms | None]
-"""Returns the terms on which the pod may preempt other pods; None if preemption is off."""
-
 
 def diagnosing(
     view: View,
@@ -222,8 +219,12 @@ def _claims(found: SimulatedPod) -> Iterable[ClaimState]:
         yield ClaimState(claim.metadata.key, editable.entry, template, allocated, len(claim.status.reserved_for))
 
 
-def explaining(view: View, pod: Pod, names: Sequence[str] | None, terms: TermsFor) -> Turns[Diagnosis]:
-    """Like `diagnosing`. If the pod does not fit: also the pods that it or its gang would preempt on its `terms`."""
+def explaining(
+    view: View, pod: Pod, names: Sequence[str] | None, terms: Callable[[Pod], PreemptionTerms | None]
+) -> Turns[Diagnosis]:
+    """Like `diagnosing`. If the pod does not fit: also the pods that it or its gang would preempt on its `terms`; they
+    are None if preemption is off.
+    """
     found = yield from diagnosing(view, pod, names)
     view = view.with_pod(pod)
     known = sorted(view.cluster.nodes) if names is None else list(names)

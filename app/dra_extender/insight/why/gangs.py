@@ -6,6 +6,7 @@ Promises: the filter verb makes the same decisions. A change of a pod or templat
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -40,14 +41,16 @@ _SIZES: Final[Mapping[Source, tuple[str, str]]] = {
 """The object and the field with the size, where it is not an annotation of the pods."""
 
 
+@dataclass(eq=False)
 class JointTrials:
     """`pod`: in a state in which no device is held for waiting pods of the gang. `names`: the nodes that it may use."""
 
-    def __init__(self, gang: Gang, pod: SimulatedPod, names: Sequence[str]) -> None:
-        self.gang = gang
-        self.pod = pod
-        self._names = names
-        self._waiting = {each.metadata.uid: each for each in gang.waiting}
+    gang: Gang
+    pod: SimulatedPod
+    _names: Sequence[str]
+
+    def __post_init__(self) -> None:
+        self._waiting = {each.metadata.uid: each for each in self.gang.waiting}
 
     def mates(self, member: Pod) -> list[Pod]:
         """The pods that change with this one."""
@@ -99,7 +102,12 @@ class JointTrials:
         changed = SimulatedPod(member, self.pod.snapshot)
         mates = {each.metadata.uid: each for each in self.mates(member)}
         for each in candidates:
-            changed = yield from _with_mates(each.apply(changed), member, mates, each.changes[0], budget)
+            change, changed = each.changes[0], each.apply(changed)
+            for uid, mate in mates.items():
+                yield from budget.charge(MATE * (1 + len(mate.spec.resource_claims)))
+                if changes_with(mate, member, change):  # the change of its template, or of its own claim
+                    after = applied(SimulatedPod(mate, changed.snapshot), change)
+                    mates[uid], changed = after.pod, changed.on(after.snapshot)
         found = yield from self.decide(changed, budget, mates)
         places = (found.places if found is not None else None) or {}
         if not {member.metadata.uid, self.pod.pod.metadata.uid} <= places.keys():
@@ -153,18 +161,6 @@ def gang_places(places: Mapping[str, Place]) -> Iterator[GangPlace]:
     for place in places.values():
         results = (result for _, allocation in place.planned for result in allocation.devices.results)
         yield GangPlace(place.pod.metadata.key, place.node, tuple("/".join(each.id) for each in results))
-
-
-def _with_mates(
-    changed: SimulatedPod, member: Pod, mates: dict[str, Pod], change: Change, budget: QueryBudget
-) -> Turns[SimulatedPod]:
-    """The change is made in the other pods of the gang, or in their claims, as well."""
-    for uid, mate in mates.items():
-        yield from budget.charge(MATE * (1 + len(mate.spec.resource_claims)))
-        if changes_with(mate, member, change):
-            after = applied(SimulatedPod(mate, changed.snapshot), change)
-            mates[uid], changed = after.pod, changed.on(after.snapshot)
-    return changed
 
 
 def _remedy(text: str, short: str, changes: tuple[Change, ...], places: Mapping[str, Place]) -> Remedy:
