@@ -18,7 +18,7 @@ from dra_extender.allocation.budget import UNLIMITED, Deferred, TurnSpent, WorkB
 from dra_extender.allocation.capacity import AmountError, Consumed, consumed
 from dra_extender.allocation.plan import Rule
 from dra_extender.allocation.requests import DeviceFilter
-from dra_extender.allocation.selectors import FilterSelector, device_view, filter_selectors
+from dra_extender.allocation.selectors import FilterSelector, device_view, filter_selectors, matches
 from dra_extender.allocation.signatures import AttributeReads, AttributeSignatures
 from dra_extender.api.resource import DeviceTaint, DeviceToleration
 from dra_extender.api.tolerations import tolerates
@@ -173,7 +173,8 @@ def _evaluated(
             continue  # the class is asked, so that a device of another class is not reported for this one
         try:
             if number not in answers:
-                answers[number] = selector.matches(filter, device_view(model, features), budget)
+                view = device_view(model, features)
+                answers[number] = matches(selector.compiled, selector.expression, filter, view, budget)
         except Deferred as deferred:
             waiting = str(deferred)
             continue

@@ -175,10 +175,6 @@ class FilterSelector:
         found = self.compiled
         return isinstance(found, Program) or (found.problem != "" and found.final)
 
-    def matches(self, filter: DeviceFilter, view: DeviceView, budget: WorkBudget) -> bool | str:
-        """Whether the device matches, or the text of the error. Raises TurnSpent and Deferred."""
-        return matches(self.compiled, self.expression, filter, view, budget)
-
 
 def filter_selectors(filter: DeviceFilter, budget: WorkBudget) -> tuple[FilterSelector, ...]:
     """The filter's selectors in the order of evaluation. The filter keeps them one by one, except those that workers

@@ -36,7 +36,7 @@ class Signals:
         if condition():
             return True
         event = asyncio.Event()
-        keys = tuple(keys)
+        keys = frozenset(keys)
         for key in keys:
             self._waiting.setdefault(key, set()).add(event)
         try:
@@ -50,14 +50,9 @@ class Signals:
             return condition()
         finally:
             for key in keys:
-                self._forget(key, event)
-
-    def _forget(self, key: str, event: asyncio.Event) -> None:
-        waiting = self._waiting.get(key)
-        if waiting is not None:
-            waiting.discard(event)
-            if not waiting:
-                del self._waiting[key]
+                self._waiting[key].discard(event)
+                if not self._waiting[key]:
+                    del self._waiting[key]
 
 
 K = TypeVar("K", bound=Hashable)

@@ -151,7 +151,6 @@ class PageState:
 
     @property
     def subscribers(self) -> int:
-        """The number of subscribers."""
         return len(self._subscribers)
 
     def subscribe(self, since: int | None, notify: Callable[[], object]) -> Subscriber:
@@ -176,7 +175,6 @@ class PageState:
                     subscriber.notify()
 
     def notify(self) -> None:
-        """Notify all subscribers."""
         for subscriber in self._subscribers:
             subscriber.notify()
 
@@ -224,7 +222,6 @@ class PageUpdates:
             self._left_at = self._clock()
 
     async def close(self) -> None:
-        """End all streams and tasks."""
         self.closed = True
         self.state.notify()
         if self._task is not None:
