@@ -148,15 +148,15 @@ class Allocator:
             budget.spend(search_work(self._budget).left - limit.left)
 
     def _find(self, task: AllocationTask) -> Search | Unfit:
-        view = task.view
+        reason = INVALID_POOLS if task.view.invalid else NO_SOLUTION
         if lacking(task):
-            return Unfit(_reason(view), 1)
+            return Unfit(reason, 1)
         search, outcome = self.search(task)
         if outcome is SearchOutcome.FOUND:
             return search
         if outcome is SearchOutcome.UNDECIDED:
             return Unfit(undecided(self._budget), search.steps)
-        return Unfit(_reason(view), search.steps)
+        return Unfit(reason, search.steps)
 
     def replay(
         self, prepared: PreparedClaims, view: NodeView, reply: SearchReply, budget: WorkBudget = UNLIMITED
@@ -228,10 +228,6 @@ def lacking(task: AllocationTask) -> bool:
         else:
             return True
     return False
-
-
-def _reason(view: NodeView) -> str:
-    return INVALID_POOLS if view.invalid else NO_SOLUTION
 
 
 def reply_to(request: WorkerRequest, step_budget: int = STEP_BUDGET, programs: Programs | None = None) -> WorkerReply:

@@ -161,7 +161,7 @@ def _requests_of_one(pod: Pod, resource: str, device_class: str) -> Requests:
         ordered, passing = sorted(lasting, key=lambda need: need.request), []
         lasting, others = ordered[: MAX_REQUESTS + 1], ordered[MAX_REQUESTS + 1 :]
         lasting += [msgspec.structs.replace(need, count=sum(each.count for each in others)) for need in others[:1]]
-    mappings = [_mapping(need, resource, need.request) for need in lasting]
+    mappings = [ContainerExtendedResourceRequest(need.container, resource, need.request) for need in lasting]
     extra: _Need | None = None
     borrowed: list[tuple[_Need, list[str], int]] = []
     for need in passing:
@@ -172,7 +172,7 @@ def _requests_of_one(pod: Pod, resource: str, device_class: str) -> Requests:
     for need, names, rest in borrowed:
         if rest > 0 and extra is not None:
             names = [*names, extra.request]
-        mappings.extend(_mapping(need, resource, name) for name in names)
+        mappings.extend(ContainerExtendedResourceRequest(need.container, resource, name) for name in names)
     needs = lasting if extra is None else [*lasting, extra]
     exact = partial(ExactDeviceRequest, device_class_name=device_class, allocation_mode="ExactCount")
     requests = tuple(DeviceRequest(need.request, exact(count=need.count)) for need in needs)
@@ -206,10 +206,6 @@ def _borrow(need: _Need, lasting: Iterable[_Need]) -> tuple[list[str], int]:
             names.append(other.request)
             rest -= other.count
     return names, max(rest, 0)
-
-
-def _mapping(need: _Need, resource: str, request: str) -> ContainerExtendedResourceRequest:
-    return ContainerExtendedResourceRequest(container_name=need.container, resource_name=resource, request_name=request)
 
 
 def synthetic_claim(pod: Pod, requests: Requests) -> ResourceClaim:

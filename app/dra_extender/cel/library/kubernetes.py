@@ -48,10 +48,6 @@ def _sum(value: Quantity) -> SumQuantity:
     return SumQuantity(value.nano, value.format, scale=value.scale, fast=value.fast)
 
 
-def _of_int(value: int) -> Quantity:
-    return Quantity.of_value(value, Format.DECIMAL_EXPONENT)
-
-
 LIBRARY.functions(
     {
         ("isQuantity", "string -> bool"): lambda text: parses(Quantity.parse, text),
@@ -66,9 +62,13 @@ LIBRARY.methods(
         ("isLessThan", "Quantity, Quantity -> bool"): lambda left, right: left.nano < right.nano,
         ("compareTo", "Quantity, Quantity -> int"): lambda left, right: order(left.nano, right.nano),
         ("add", "Quantity, Quantity -> Quantity"): lambda left, right: _sum(left + right),
-        ("add", "Quantity, int -> Quantity"): lambda left, right: _sum(left + _of_int(right)),
+        ("add", "Quantity, int -> Quantity"): lambda left, right: _sum(
+            left + Quantity.of_value(right, Format.DECIMAL_EXPONENT)
+        ),
         ("sub", "Quantity, Quantity -> Quantity"): _subtract,
-        ("sub", "Quantity, int -> Quantity"): lambda left, right: _subtract(left, _of_int(right)),
+        ("sub", "Quantity, int -> Quantity"): lambda left, right: _subtract(
+            left, Quantity.of_value(right, Format.DECIMAL_EXPONENT)
+        ),
     }
 )
 

@@ -136,9 +136,9 @@ class FilterVerb:
                     if claim is not None:
                         self._handle.event_handler.replied(claim)
         except TimeoutError:
-            _log_unread(namespace, name, "no answer in time")
+            log.warning("a claim of a pod could not be read", claim=f"{namespace}/{name}", error="no answer in time")
         except ApiError as error:
-            _log_unread(namespace, name, repr(error))
+            log.warning("a claim of a pod could not be read", claim=f"{namespace}/{name}", error=repr(error))
             unseen = []
         self._absent.update({(namespace, name): True for name in unseen})
         deferred.charge_calls(namespace, clock.monotonic() - started)
@@ -293,10 +293,6 @@ class FilterVerb:
         judged = isinstance(found.prefiltered, PreFilterState) and not statuses.error
         if judged and not planned:
             self._preemption.refused(pod, names)
-
-
-def _log_unread(namespace: str, name: str, error: str) -> None:
-    log.warning("a claim of a pod could not be read", claim=f"{namespace}/{name}", error=error)
 
 
 def _names(pod: Pod) -> list[str]:
