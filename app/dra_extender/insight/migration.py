@@ -200,10 +200,10 @@ class _Switching:
         copy, order = self._copy, list[Switch]()
         while self._left:
             copy.commit()
-            ranked = sorted(self._left, key=lambda name: (len(copy.tenants.on(name)), name))
+            ranked = sorted(self._left, key=lambda name: (len(copy.usage.on(name)), name))
             for number, name in enumerate((*ranked, ranked[0]), start=1):
                 node, before = copy.cluster.nodes[name], dict(self.places)
-                pods = [pod for pod in copy.tenants.on(name) if copy.view.uses_devices(pod) or not is_tied(pod)]
+                pods = [pod for pod in copy.usage.on(name) if copy.view.uses_devices(pod) or not is_tied(pod)]
                 claims = [claim for pod in pods for claim in known_claims(pod, copy.cluster.ledger)]
                 for pod in pods:
                     copy.evict(pod)

@@ -59,7 +59,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     """
 
     view: View
-    tenants: ResourcesInUse
+    usage: ResourcesInUse
     overlay: Overlay
     claims: Mapping[str, ResourceClaim] = {}
     nodes: Mapping[str, Node] = {}
@@ -130,7 +130,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
 
     def used(self, node: str, without: frozenset[str] = frozenset()) -> Used:
         """What the pods on the node use besides devices, those of these UIDs left out."""
-        used, moved = self.tenants.used(node, self.removed | without), self.moved.get(node)
+        used, moved = self.usage.used(node, self.removed | without), self.moved.get(node)
         return together(used, map(counted, moved)) if moved else used
 
     def obstacles(self, wants: Wants, node: Node) -> Iterator[Obstacle]:
@@ -142,8 +142,8 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
 
     def _listener(self, port: Port, node: Node) -> str:
         """The first pod on the node that has the port (namespace/name)."""
-        for pod in self.tenants.on(node.name):
-            if pod.metadata.uid not in self.removed and conflicting((port,), self.tenants.count(pod)[1]) is not None:
+        for pod in self.usage.on(node.name):
+            if pod.metadata.uid not in self.removed and conflicting((port,), self.usage.count(pod)[1]) is not None:
                 return pod.metadata.key
         return ""
 
@@ -193,7 +193,7 @@ class SimulatedPod(Struct, frozen=True, dict=True):
         """Units of work for the obstacles of one node."""
         node = self.snapshot.node(name)
         taints = len(node.spec.taints) if node is not None else 0
-        return self.wants.cost + self.snapshot.tenants.size(name) + taints
+        return self.wants.cost + self.snapshot.usage.size(name) + taints
 
     def obstacles(self, node: Node) -> Iterator[Obstacle]:
         """What keeps the pod from the node. Devices that have to be allocated are not checked."""
@@ -232,13 +232,11 @@ class SimulatedPod(Struct, frozen=True, dict=True):
         return [] if statuses.error else statuses.fits
 
 
-def snapshot(
-    view: View, claims: Iterable[ResourceClaim] = (), tenants: ResourcesInUse | None = None
-) -> ClusterSnapshot:
-    """The cluster now, and `claims` that do not exist yet. `tenants`: the pods by node, if the caller has them."""
+def snapshot(view: View, claims: Iterable[ResourceClaim] = (), usage: ResourcesInUse | None = None) -> ClusterSnapshot:
+    """The cluster now, and `claims` that do not exist yet. `usage`: the pods by node, if the caller has them."""
     return ClusterSnapshot(
         view=replace(view, decisions=view.decisions.with_own_results()),
-        tenants=ResourcesInUse(view.pods) if tenants is None else tenants,
+        usage=ResourcesInUse(view.pods) if usage is None else usage,
         overlay=view.overlay(),
         claims={claim.metadata.key: claim for claim in claims},
     )

@@ -214,7 +214,6 @@ class FreeStates:
         loads.changed = self.node_changed
 
     def start_over(self) -> None:
-        """Forget everything."""
         self._groups = PartitionGroups()
         self._sets = FreeDeviceSets()
         self._pools = PoolSignatures(self._reads)

@@ -62,7 +62,6 @@ class PlacementLearner:
             self.free_states.node_seen(obj)
 
     def drop(self, pod_uid: str) -> None:
-        """The pod is gone."""
         self._loads.drop(pod_uid)
 
     def learn(self, pod: Pod, claims: Sequence[ResourceClaim]) -> None:

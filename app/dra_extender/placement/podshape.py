@@ -72,7 +72,6 @@ class Loads:
             self._add(name, load.cpu, load.memory)
 
     def drop(self, uid: str) -> None:
-        """The pod is gone."""
         known = self._by_pod.pop(uid, None)
         if known is not None:
             name, load = known

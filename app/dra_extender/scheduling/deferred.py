@@ -161,8 +161,8 @@ class DeferredWork:
         used_up = self._is_used_up(content)
         call = CallState(partial(self._refusal, content), USED_UP if used_up else SEARCHING)
         namespace = pod.metadata.namespace
-        brief = used_up or self.is_brief(namespace)
-        budgets = turn_budgets(self._replies, config, call, config.turn_work if brief else config.call_work)
+        one_turn = used_up or self.gets_one_turn(namespace)
+        budgets = turn_budgets(self._replies, config, call, config.turn_work if one_turn else config.call_work)
         turns: list[TurnBudget] = []
 
         def decide(budget: TurnBudget) -> T:
@@ -212,21 +212,21 @@ class DeferredWork:
             for item in list(self._queue.drop(content)):
                 self._close(item)
 
-    def _owes(self, namespace: str) -> float:
+    def _seconds_owed(self, namespace: str) -> float:
         """Seconds until the long calls for the namespace are forgiven."""
         now = self._view.clock.monotonic()
         return max(0.0, self._forgiven.get(namespace, now) - now)
 
-    def is_brief(self, namespace: str) -> bool:
+    def gets_one_turn(self, namespace: str) -> bool:
         """Whether a call for the namespace takes one turn only, and reads nothing."""
-        return self._owes(namespace) >= self._view.config.worker_forgiving_seconds
+        return self._seconds_owed(namespace) >= self._view.config.worker_forgiving_seconds
 
     def charge_calls(self, namespace: str, seconds: float) -> None:
         """Count what a call has taken beyond one turn. It is forgiven at a constant rate."""
         config = self._view.config
         if seconds:
             rate = config.worker_forgiving_seconds / (NAMESPACE_CLAIMS * config.worker_claim_seconds)
-            self._forgiven[namespace] = self._view.clock.monotonic() + self._owes(namespace) + seconds * rate
+            self._forgiven[namespace] = self._view.clock.monotonic() + self._seconds_owed(namespace) + seconds * rate
 
     def _requeue_after(self, seconds: float) -> None:
         """Requeue the pods whose work is refused, when the pause is over."""

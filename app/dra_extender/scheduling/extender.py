@@ -83,7 +83,7 @@ class Extender:
         self.tentative_plans = TentativePlans(config.tentative_ttl, clock)
         self.nominations, self.set_aside = Nominations(), SetAside(clock)
         self._usage = ResourcesInUse()
-        self._with_binds = ResourcesInUse() if cluster.features.DRANodeAllocatableResources else None
+        self._usage_with_binds = ResourcesInUse() if cluster.features.DRANodeAllocatableResources else None
         self.requeue = requeue = RequeueTrigger(ports.requeue, config, observer)
         self.gangs = Gangs(clock, config, self._usage, requeue, self.nominations.kept_from, observer)
         self.view = View(
@@ -103,7 +103,7 @@ class Extender:
             is_planned=self.gangs.plans.__contains__,
             set_aside=self.set_aside.reason,
             preempted=self.nominations.promises,
-            used=self._with_binds.used if self._with_binds is not None else None,
+            used=self._usage_with_binds.used if self._usage_with_binds is not None else None,
         )
         self.deferred = DeferredWork(self.view, replies, workers, requeue, observer)
         self._event_handler = EventHandler(
@@ -129,7 +129,7 @@ class Extender:
             tentative_plans=self.tentative_plans,
             gangs=self.gangs,
             clearer=self._clearer,
-            usage=self._with_binds,
+            usage=self._usage_with_binds,
         )
         self.binder = Binder(context, self.pending_rollbacks, binding)
 
@@ -193,10 +193,10 @@ class Extender:
         if isinstance(event, Applied) and isinstance(event.object, Pod):
             pod = event.object
             self._usage.put(pod)
-            if self._with_binds is not None:
-                if self._with_binds.is_resized(pod):
+            if self._usage_with_binds is not None:
+                if self._usage_with_binds.is_resized(pod):
                     self.requeue.improved()
-                self._with_binds.put(pod)
+                self._usage_with_binds.put(pod)
             self.gangs.pod_applied(pod)
             self.preemption.pod_applied(pod)
             self.early_nomination.pod_applied(pod)
@@ -204,8 +204,8 @@ class Extender:
                 self._stop_waiting(pod.metadata.uid)
         elif isinstance(event, Removed) and event.key.kind == Pod.__name__ and event.uid is not None:
             self._usage.drop(event.uid)
-            if self._with_binds is not None:
-                self._with_binds.drop(event.uid)
+            if self._usage_with_binds is not None:
+                self._usage_with_binds.drop(event.uid)
                 self.requeue.improved()
             self.gangs.pod_removed(event.uid)
             self.early_nomination.pod_removed(event.uid)

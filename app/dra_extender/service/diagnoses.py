@@ -196,12 +196,12 @@ class Diagnoses:
         """Diagnose the first of these pods for all of them."""
         first, generations = pods[0], [self._generation(pod) or 0 for pod in pods]
         home, config = first.metadata.namespace, self._view.config
-        whole = yield from diagnosing(self._view, first)
-        self.observe(first, whole)
-        found = redacted(whole, config.reader(home))
+        unredacted = yield from diagnosing(self._view, first)
+        self.observe(first, unredacted)
+        found = redacted(unredacted, config.reader(home))
         event = event_of(found)
         shared = event is None or not names_itself(first, event.note, found.rule)
-        everywhere = shared and (event is None or _names_none_of(first, event, whole))
+        everywhere = shared and (event is None or _names_none_of(first, event, unredacted))
         events = {home: event}
         claims: dict[str, tuple[ResourceClaim, DiagnosisEvent]] = {}
         for pod, generation in zip(pods, generations, strict=True):
@@ -210,7 +210,9 @@ class Diagnoses:
                 self._put(pod, (namespace, first.metadata.uid) if shared else pod.metadata.uid)
                 continue
             if namespace not in events:
-                events[namespace] = event_of(redacted(in_namespace(whole, first, namespace), config.reader(namespace)))
+                events[namespace] = event_of(
+                    redacted(in_namespace(unredacted, first, namespace), config.reader(namespace))
+                )
             event = events[namespace]
             if self._record(pod, generation, found.rule, event) and event is not None:
                 claim = self._blamed(event, first, pod)

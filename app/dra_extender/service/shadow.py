@@ -114,7 +114,7 @@ class FollowedCopy(ClusterCopy):
         self._learner.put(pod)
 
     def drop_pod(self, uid: str) -> None:
-        self.tenants.drop(uid)
+        self.usage.drop(uid)
         self.pods.remove(uid)
         self._learner.drop(uid)
 

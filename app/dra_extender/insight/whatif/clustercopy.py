@@ -68,7 +68,7 @@ class ClusterCopy:
     def __init__(self, view: View) -> None:
         self.cluster = Cluster(view.features)
         self.pods = self.cluster.pods
-        self.tenants = ResourcesInUse()
+        self.usage = ResourcesInUse()
         self._names = ResourceNames(self.cluster.classes, view.clock, view.config)
         self.view = View(
             cluster=self.cluster,
@@ -80,7 +80,7 @@ class ClusterCopy:
             binding=dict(view.binding),
             clearing=frozenset(view.clearing),
             budgets=view.budgets,
-            used=self.tenants.used,
+            used=self.usage.used,
             set_aside=view.set_aside,
         )
         self.kept: Sequence[Planned] = ()
@@ -91,7 +91,7 @@ class ClusterCopy:
     def pod(self, pod: Pod) -> SimulatedPod:
         """The pod in the current state of the copy."""
         view = self.view.holding(self.kept)
-        return SimulatedPod(pod, ClusterSnapshot(view=view, tenants=self.tenants, overlay=view.overlay()))
+        return SimulatedPod(pod, ClusterSnapshot(view=view, usage=self.usage, overlay=view.overlay()))
 
     def put(self, item: Node | ResourceSlice | DeviceClass | ResourceClaim) -> None:
         """Add the object, or replace the one of the same name."""
@@ -105,9 +105,9 @@ class ClusterCopy:
 
     def put_pod(self, pod: Pod) -> None:
         """Add the pod, or replace the one with the same UID."""
-        self.tenants.drop(pod.metadata.uid)
+        self.usage.drop(pod.metadata.uid)
         self.pods.apply(replace(pod, metadata=replace(pod.metadata, resource_version="")))
-        self.tenants.put(pod)
+        self.usage.put(pod)
 
     def evict(self, pod: Pod) -> None:
         """Take the pod off its node, and deallocate the claims that no other pod uses. The claim for its extended
@@ -128,7 +128,7 @@ class ClusterCopy:
         self.evict(pod)
         for claim in self.cluster.ledger.owned_by(pod.metadata.uid):
             self.cluster.apply(Removed.of(claim))
-        self.tenants.drop(pod.metadata.uid)
+        self.usage.drop(pod.metadata.uid)
         self.pods.remove(pod.metadata.uid)
 
     def commit(self) -> None:
@@ -204,7 +204,7 @@ def copied(view: View, only: Set[str] | None = None, copy: ClusterCopy | None = 
     budget = QueryBudget(view)
     for item in objects:
         if isinstance(item, Pod):
-            yield from budget.charge(copy.tenants.put(item))
+            yield from budget.charge(copy.usage.put(item))
             named |= {item.metadata.uid, *(f"{item.metadata.namespace}/{name}" for name in all_claim_names(item))}
         if only is None or not isinstance(item, ResourceClaim) or _is_of(item, named, ids):
             copy.cluster.apply(Applied(item))

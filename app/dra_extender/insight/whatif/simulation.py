@@ -146,7 +146,7 @@ class _Simulating:
         for fits, members in enumerate(units, start=1):
             if not (yield from self._place(members)):
                 break
-            used = sum(bool(copy.tenants.on(name)) for name in new)
+            used = sum(bool(copy.usage.on(name)) for name in new)
             fits_on += [fits - 1] * (used + 1 - len(fits_on))
             fits_on[used] = fits
         return Simulation(

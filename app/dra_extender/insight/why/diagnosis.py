@@ -49,16 +49,16 @@ def diagnosing(
     pod: Pod,
     names: Sequence[str] | None = None,
     claims: Iterable[ResourceClaim] = (),
-    tenants: ResourcesInUse | None = None,
+    usage: ResourcesInUse | None = None,
 ) -> Turns[Diagnosis]:
     """Whether the pod fits these nodes (by default all nodes). If it fits none: why, and which changes would help.
 
-    `claims`: claims of the pod that do not exist yet. `tenants`: the pods by node, if the caller has them. A
+    `claims`: claims of the pod that do not exist yet. `usage`: the pods by node, if the caller has them. A
     pod that is too large gets no remedies. If the state changes between turns, the answer mixes both states, except for
     the claims of the pod and its gang.
     """
     whole_view, view = view, view.with_pod(pod)
-    living = ResourcesInUse() if tenants is None else tenants
+    living = ResourcesInUse() if usage is None else usage
     simulated = SimulatedPod(pod, snapshot(view, claims, living))
     if pod.spec.node_name:
         return Diagnosis(
@@ -71,7 +71,7 @@ def diagnosing(
             claims=tuple(_claims(simulated)),
         )
     budget = QueryBudget(simulated.view)
-    if tenants is None:
+    if usage is None:
         for each in list(view.pods):
             yield from budget.charge(1 + living.put(each))
     known = sorted(view.cluster.nodes) if names is None else list(names)
@@ -119,9 +119,9 @@ def diagnosing(
 
 def _reasons(simulated: SimulatedPod, found: Sequence[NodeGroup]) -> Iterator[Statement]:
     """Why the pod does not fit: its scheduling gate or scheduler, and what would refuse it without that."""
-    outside, inside = _excluded(simulated), _of_claims(simulated)
-    yield from filter(None, (outside, inside))
-    if inside is None and not (outside is not None and any(group.fits for group in found)):
+    excluded, refused = _excluded(simulated), _of_claims(simulated)
+    yield from filter(None, (excluded, refused))
+    if refused is None and not (excluded is not None and any(group.fits for group in found)):
         yield from of_nodes(found, simulated)
 
 

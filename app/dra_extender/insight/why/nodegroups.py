@@ -128,7 +128,7 @@ class NodeGroups:
         yield from budget.charge(len(group) // NAMES)
         for name in group:
             if name not in self._kinds:
-                yield from budget.charge(NODE + self.pod.snapshot.tenants.size(name))
+                yield from budget.charge(NODE + self.pod.snapshot.usage.size(name))
                 self._kinds[name] = self._numbers.setdefault(self._kind(name), len(self._numbers))
             kind = name if changed.wants.by_name else self._kinds[name]
             if name not in apart and kind not in is_free:
@@ -147,7 +147,7 @@ class NodeGroups:
         if node is None:
             return name
         labels = node.metadata.labels
-        used, count, taken = snapshot.tenants.used(name)
+        used, count, taken = snapshot.usage.used(name)
         return (
             node.spec,
             tuple(sorted((key, value) for key, value in labels.items() if key not in LABELS_OF_ONE)),
@@ -197,7 +197,7 @@ def group_nodes(
             if node is not None:
                 yield from budget.charge(pod.cost_of(name))
                 obstacles[name] = tuple(islice(pod.obstacles(node), OBSTACLES))
-                for resource, amount in pod.wants.left(node, pod.snapshot.tenants.used(name)[0]):
+                for resource, amount in pod.wants.left(node, pod.snapshot.usage.used(name)[0]):
                     left.setdefault(resource, set()).add(amount)
                 groups.setdefault(keys.get(name, name), []).append(name)
         yield

@@ -75,9 +75,9 @@ def _in_the_way(
             if claim is not None and claim.allocation is not None and not claim.status.reserved_for:
                 unused[holder.claim] = claim
         for name in dict.fromkeys((group.example, *group.nodes)):
-            tenants = found.snapshot.tenants.on(name)
-            yield from budget.charge(1 + len(tenants))
-            for pod in tenants:
+            running = found.snapshot.usage.on(name)
+            yield from budget.charge(1 + len(running))
+            for pod in running:
                 pods.setdefault(pod.metadata.uid, pod)
     for editable in editable_claims(found):
         users = editable.claim.status.reserved_for

@@ -79,7 +79,7 @@ def names_itself(pod: Pod, text: str, rule: BindingRule = "") -> bool:
 
 def waiting(view: View, namespace: str, names: Sequence[str] | None = None) -> Turns[tuple[WaitingGroup, ...]]:
     """The pods of the namespace, or of all namespaces if it is empty; most pods first. `names`: as for `diagnosing`."""
-    tenants, shared = ResourcesInUse(view.pods), dict[Hashable, Diagnosis]()
+    usage, shared = ResourcesInUse(view.pods), dict[Hashable, Diagnosis]()
     groups: dict[Hashable, tuple[list[str], Diagnosis | None]] = {}
     diagnosed = trials = 0
     for pod in sorted((yield from pending_pods(view)), key=lambda pod: pod.metadata.key):
@@ -88,7 +88,7 @@ def waiting(view: View, namespace: str, names: Sequence[str] | None = None) -> T
         content = pod.metadata.namespace, (yield from content_of(view, pod, encode(pod.spec)))
         found = shared.get(content)
         if found is None and diagnosed < MOST_DIAGNOSES and trials < MOST_TRIALS:
-            found = yield from diagnosing(view, pod, names, tenants=tenants)
+            found = yield from diagnosing(view, pod, names, usage=usage)
             diagnosed, trials = diagnosed + 1, trials + found.work
             if not names_itself(pod, f"{found.summary} {suggestion(found)}", found.rule):
                 shared[content] = found

@@ -126,7 +126,7 @@ class FilterVerb:
             for name in _names(pod)
             if self._view.ledger.get(namespace, name) is None and (namespace, name) not in self._absent
         ]
-        if not unseen or deferred.is_brief(namespace):
+        if not unseen or deferred.gets_one_turn(namespace):
             return
         name, started = "", clock.monotonic()
         try:
