@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+import structlog
 import trustme
 
 from dra_extender.api.core import Node
@@ -18,7 +20,7 @@ from dra_extender.api.decoding import convert
 from dra_extender.http import expander
 from dra_extender.http.expander import ExpanderServer, best, decoded, node_of
 from dra_extender.http.metrics import Metrics
-from dra_extender.limits import FIELDS_OF_MESSAGE
+from dra_extender.limits import CHARACTERS_OF_LINE, FIELDS_OF_MESSAGE
 from dra_extender.scheduling.turns import Turns, run_at_once
 from dra_extender.scheduling.view import View
 from tests.http.test_whatif import Known
@@ -163,6 +165,17 @@ def test_the_group_that_does_not_suit_is_never_chosen(seed: int) -> None:
     options = [option(group, pods, chance.randint(1, 5)) for group in groups]
     assert choose(view, request(options, templates, chance.choice((2, 3)))) == [right]
     assert state(view) == before
+
+
+def test_the_log_has_the_first_verdicts_and_the_beginning_of_each_name() -> None:
+    names = ["a", *(f"{number}-{'x' * 50_000}" for number in range(200))]
+    templates = {"a": new("a"), names[1]: new("b", cpu="m" * 50_000)}
+    with structlog.testing.capture_logs() as logs:
+        choose(view_of(*A2, *machine("b", 2), *waiting("w")), request([option(name, "w") for name in names], templates))
+    refused, compared = logs
+    assert (compared["options"], compared["verdicts"]["a"]) == (201, "(-1, 1)")
+    assert len(compared["verdicts"]) == expander.LOGGED
+    assert [len(json.dumps(each)) < CHARACTERS_OF_LINE for each in (refused, compared)] == [True, True]
 
 
 # --- messages

@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 import structlog
 from fastapi import HTTPException
 
-from dra_extender.api.groups import group_of
+from dra_extender.api.groups import MOST_SHOWN, group_of
 from dra_extender.http.insight import Insight, QueryQueue
 from dra_extender.http.metrics import EXPANSIONS, ExpansionResult, Metrics
 from dra_extender.insight.requests import InvalidRequestError
@@ -44,6 +44,8 @@ CONNECTIONS: Final = 64
 HANDSHAKE_SECONDS: Final = 10.0
 CONNECTED_SECONDS: Final = 30.0
 """After it a client has to connect again, and a call whose message does not arrive ends."""
+LOGGED: Final = 50
+"""The most options whose verdicts a log line has, so that it is not longer than other lines."""
 OF_PLACE: Final = frozenset(
     f"{part}kubernetes.io" for part in ("", "beta.", "topology.", "failure-domain.beta.", "node-role.")
 )
@@ -147,7 +149,8 @@ def best(view: View, options: Sequence[Option], templates: dict[str, bytes]) -> 
     fitting = [verdict for verdict in verdicts.values() if isinstance(verdict, tuple)]
     wanted: set[Verdict] = {UNKNOWN, NO_POD, *sorted(fitting)[:1]}
     wanted = wanted if wanted.intersection(verdicts.values()) else {NO_DEVICE}
-    log.info("node groups compared", verdicts={options[number].group: str(each) for number, each in verdicts.items()})
+    told = {options[number].group[:MOST_SHOWN]: str(each) for number, each in islice(verdicts.items(), LOGGED)}
+    log.info("node groups compared", options=len(options), verdicts=told)
     return [options[number] for number, verdict in verdicts.items() if verdict in wanted]
 
 
@@ -167,7 +170,8 @@ def _verdict(view: View, option: Option, template: bytes | None) -> Turns[Verdic
     try:
         found = yield from simulation(view, request)
     except InvalidRequestError as problem:
-        log.warning("node group cannot be simulated", group=option.group, problem=problem.sentence)
+        group, why = option.group[:MOST_SHOWN], problem.sentence[:MOST_SHOWN]
+        log.warning("node group cannot be simulated", group=group, problem=why)
         return UNKNOWN
     placed = [found.pods[key].node for key in keys if found.pods[key].node]
     if not all(found.pods[key].decided for key in keys) or (not like and len(placed) < len(keys)):
