@@ -11,13 +11,14 @@ from typing import TypeVar
 import msgspec
 import pytest
 
+from dra_extender.allocation.budget import EVALUATING
 from dra_extender.allocation.workerrequests import EvaluateRequest, WorkerRequest
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.http.page.updates import PageUpdates
 from dra_extender.insight.problems import ClusterProblem
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.deferred import NAMESPACE_CLAIMS, UNITS, USED_UP
+from dra_extender.scheduling.deferred import FAILED_SECONDS, NAMESPACE_CLAIMS, UNITS, USED_UP
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.turns import Turns, run_at_once
 from dra_extender.scheduling.view import View
@@ -26,6 +27,7 @@ from tests.support.allocation.heavy import LOOPS, selecting
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.workers import VirtualWorkers
 from tests.support.simulation.world import Service, World
+from tests.support.unexpected import Reports
 
 FLOOD = 120
 K = TypeVar("K", Pod, ResourceClaim)
@@ -273,3 +275,19 @@ async def test_equal_claims_of_another_namespace_do_not_use_up_the_time(world: W
     assert USED_UP in answer.FailedAndUnresolvableNodes.values()
     answer = await service.filter(world.api.pod("b/p-b"), *names)
     assert USED_UP not in answer.FailedAndUnresolvableNodes.values()
+
+
+async def test_work_that_ends_in_an_unexpected_error_is_charged_and_given_up(world: World, tolerated: Reports) -> None:
+    def fail(_: WorkerRequest) -> float:
+        raise RuntimeError("planted")
+
+    world.add(make_class(), make_node("n"), make_slice("n", ["d"]), selecting("c", LOOPS), make_pod("p", "c"))
+    workers = VirtualWorkers(fail)
+    service = world.service(workers=workers, config=SchedulingConfig(worker_claim_seconds=2.5 * FAILED_SECONDS))
+    service.start()
+    reasons = list[str]()
+    for _ in range(6):
+        reasons += (await service.filter(world.api.pod("p"))).FailedAndUnresolvableNodes.values()
+        await world.settle(1.0)
+    assert reasons == [*[EVALUATING] * 3, *[USED_UP] * 3]
+    assert len(workers.asked) == len(tolerated) == 3

@@ -139,8 +139,10 @@ async def test_a_worker_that_crashes_or_makes_no_sense_costs_its_question_only(
     pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     instead(monkeypatch, program)
-    assert (await pool.answer(EASY)).reply == Overrun("crash", "ends the process that works on it")
+    answer = await pool.answer(EASY)
+    assert answer.reply == Overrun("crash", "ends the process that works on it")
     assert pool.starts == 2
+    assert answer.seconds >= 2.0  # both processes are charged
     monkeypatch.undo()
     assert (await pool.answer(EASY)).reply == EvaluateReply(True)
 

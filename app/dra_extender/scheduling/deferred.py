@@ -64,6 +64,9 @@ UNAVAILABLE: Final = "no worker process can be started"
 MILLISECONDS: Final = 1_000
 """The workers' time is charged to namespaces in milliseconds."""
 
+FAILED_SECONDS: Final = 2.0
+"""What an unexpected error costs, as much as a crash: pods ask again at once."""
+
 UNITS: Final = 1_000_000
 """Units of work that count as one second."""
 
@@ -266,7 +269,7 @@ class DeferredWork:
             reply = await workers.answer(item.request)
         except Exception as problem:
             unexpected("workers", problem)
-            self._close(item)
+            self._pay(item, FAILED_SECONDS)
             return
         answer, config = reply.reply, self._view.config
         self._observer.count(WORKER_ANSWERS, answer.limit if isinstance(answer, Overrun) else kind_of(item.request))
@@ -275,8 +278,12 @@ class DeferredWork:
             self._requeue_after(config.worker_pause_seconds)
         else:
             self._replies.learn(item.key, item.request, answer)
-        self._charge(item.content, reply.seconds)
-        self._queue.charge(item.namespace, reply.seconds * MILLISECONDS)
+        self._pay(item, reply.seconds)
+
+    def _pay(self, item: WorkItem, seconds: float) -> None:
+        """The item has taken this time, and is done."""
+        self._charge(item.content, seconds)
+        self._queue.charge(item.namespace, seconds * MILLISECONDS)
         self._close(item)
 
     def _close(self, item: WorkItem) -> None:

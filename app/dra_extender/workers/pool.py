@@ -139,9 +139,10 @@ class WorkerPool:
             return TimedReply(Overrun("memory", "is too large to be asked"), seconds)
         for _ in range(CRASHES):
             reply = await self._attempt(request, message)
+            seconds += reply.seconds
             if not (isinstance(reply.reply, Overrun) and reply.reply.limit == "crash"):
                 break
-        return TimedReply(reply.reply, reply.seconds + seconds)
+        return TimedReply(reply.reply, seconds)
 
     async def _attempt(self, request: WorkerRequest, message: bytes) -> TimedReply:
         limits = self._limits
