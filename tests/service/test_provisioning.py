@@ -11,6 +11,8 @@ import pytest
 import structlog
 from aiohttp import web
 
+from dra_extender.api import decoding
+from dra_extender.api.core import PodSpec
 from dra_extender.api.groups import GroupKey
 from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.kube.client import KubeClient
@@ -230,13 +232,38 @@ async def test_a_template_has_what_schedulers_read_and_the_claim_of_its_pod(begi
         }
 
 
+LARGE = [node("b", pods="200"), gpus("b", "A", POD_SETS, "1Gi", "1.0.0"), *templated(POD_SETS + 4)]
+
+
 async def test_of_a_gang_with_more_pods_equal_ones_share_a_template(begin: Begin) -> None:
-    documents = [node("b", pods="200"), gpus("b", "A", POD_SETS, "1Gi", "1.0.0"), *templated(POD_SETS + 4)]
-    template, created = await begin(documents).reconcile()
+    template, created = await begin(LARGE).reconcile()
     sets = [{"podTemplateRef": {"name": "gang-train-0"}, "count": POD_SETS + 4}]
     assert created.json["spec"]["podSets"] == sets
     claims = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
     assert template.json["template"]["spec"]["resourceClaims"] == claims
+
+
+async def test_the_pods_of_a_gang_are_compared_in_turns_of_the_event_loop(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn, encoded = 0, list[int]()
+
+    def encode(value: Any) -> bytes:
+        encoded.extend([turn] if isinstance(value, PodSpec) else ())
+        return decoding.encode(value)
+
+    async def count() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(provisioning, "encode", encode)
+    counting = asyncio.create_task(count())
+    await begin(LARGE).reconcile()
+    counting.cancel()
+    await asyncio.gather(counting, return_exceptions=True)
+    assert len(encoded) == len(set(encoded)) == POD_SETS + 4
 
 
 async def test_a_name_that_is_taken_is_left_alone_until_the_next_diagnosis(begin: Begin) -> None:

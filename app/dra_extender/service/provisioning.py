@@ -125,6 +125,7 @@ class ProvisioningRequests:
                 self._wanted.pop(key, None)
             elif not gang.problem and all(pod.metadata.annotations.get(CONSUMES, name) == name for pod in gang.waiting):
                 await self._create(key, gang.waiting)
+            await asyncio.sleep(0)
 
     def _waiting(self, key: GroupKey) -> Gang | None:
         """The gang; None when it runs, or is gone."""
@@ -141,6 +142,7 @@ class ProvisioningRequests:
         claims_of = created_names if len(pods) <= POD_SETS else lambda _: {}
         for pod in pods:
             kinds.setdefault((encode(pod.spec), *claims_of(pod).items()), []).append(pod)
+            await asyncio.sleep(0)
         try:
             for number, alike in enumerate(kinds.values()):
                 own, path = f"{name}-{number}", PODS.path(key.namespace, alike[0].metadata.name)
