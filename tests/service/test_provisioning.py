@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import structlog
 from aiohttp import web
+from msgspec.structs import replace
 
 from dra_extender.api import decoding
 from dra_extender.api.core import PodSpec
-from dra_extender.api.groups import GroupKey
+from dra_extender.api.groups import GroupKey, group_of
+from dra_extender.devices.pods import Pods
 from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import ClientSettings
@@ -26,6 +29,7 @@ from tests.support.diagnosis.heldcluster import GATES, GPU
 from tests.support.diagnosis.scene import Scene
 from tests.support.kube.scripted import Asked, ScriptedServer, serving
 from tests.support.patience import LONGEST, until
+from tests.support.service.world import StartService
 
 Json = dict[str, Any]
 LIST = "/apis/autoscaling.x-k8s.io/v1/provisioningrequests"
@@ -309,6 +313,60 @@ async def test_a_replica_that_does_not_lead_asks_nothing(begin: Begin, monkeypat
     await until(lambda: bool(stage.server.asked))
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_replica_that_does_not_lead_forgets_gangs_that_no_longer_wait(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provisioning, "PERIOD", 0.0)
+    stage = begin(gang(2, 2))
+    pods, stage.leads = cast(Pods, stage.view.pods), False
+    first, second = pods
+    stage.requests.diagnosed(first, run_at_once(diagnosing(stage.view, first)))
+    for each in (first, second):
+        pods.remove(each.metadata.uid)
+    task = asyncio.create_task(stage.requests.run())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    for each in (first, second):
+        pods.apply(replace(each, metadata=replace(each.metadata, uid=f"later-{each.metadata.uid}")))
+    stage.leads = True
+    await stage.requests.reconcile()
+    assert not stage.server.requests("POST")
+
+
+@pytest.mark.parametrize(("length", "made"), [(10, 8), (250_000, 4)])
+async def test_of_gangs_with_long_names_few_are_remembered(begin: Begin, length: int, made: int) -> None:
+    names = [str(number) * length for number in range(8)]
+    documents = [item for number, name in enumerate(names) for item in renamed(f"w-{number}", gang(1, 2, name))]
+    stage = begin([*documents, *FULL])
+    members = [each for each in stage.view.pods if not each.spec.node_name]
+    found = run_at_once(diagnosing(stage.view, members[0]))
+    for member in members:
+        stage.requests.diagnosed(member, found)
+        key = group_of(member)
+        assert key is not None
+        stage.server.on("PATCH", f"{TEMPLATES}/{request_name(key)}-0", (200, {}))
+    await stage.requests.reconcile()
+    assert len(stage.server.requests("POST")) == made
+
+
+@pytest.mark.parametrize("asked", [True, False])
+async def test_gangs_are_remembered_only_where_the_service_makes_requests(
+    start_service: StartService, asked: bool
+) -> None:
+    async with start_service(provisioning_requests=asked) as service:
+        engine = service.replica.running
+        assert (engine.diagnoses.observe == engine.provisioning.diagnosed) is asked
+
+
+def renamed(name: str, documents: list[Json]) -> list[Json]:
+    pod, claim = documents
+    text = json.dumps([pod, claim]).replace("w-0", name)
+    found: list[Json] = json.loads(text)
+    return found
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,9 @@ class Engine:
         view, refused = self.extender.view, lambda: self.extender.requeue.pods
         self.provisioning = ProvisioningRequests(client, view, lambda: self._leading)
         self._provisions = settings.provisioning_requests
-        self.diagnoses = Diagnoses(view, refused, self._report_waiting, self.provisioning.diagnosed)
+        self.diagnoses = Diagnoses(view, refused, self._report_waiting)
+        if self._provisions:
+            self.diagnoses.observe = self.provisioning.diagnosed
         self.device_metrics = DeviceMetrics(self.extender.view, self.diagnoses.pending, self.diagnoses.rule)
         self._diagnose = settings.diagnose and settings.writes
         self._known = asyncio.Event()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, cast, get_args
@@ -44,7 +44,10 @@ log = structlog.get_logger(__name__)
 
 PERIOD: Final = 15.0
 """Seconds between two comparisons of requests and gangs."""
-REMEMBERED: Final = 1_000
+REMEMBERED: Final = 2**20
+"""Bytes of the gangs that are remembered: a name may have 256 KiB."""
+GANG: Final = 1_000
+"""Bytes of one of them without its name."""
 POD_SETS: Final = 32
 CLASS: Final = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 CONSUMES: Final = "autoscaling.x-k8s.io/consume-provisioning-request"
@@ -79,14 +82,15 @@ class ProvisioningRequests:
 
     def __init__(self, client: KubeClient, view: View, leads: Callable[[], bool]) -> None:
         self._client, self._view, self._leads = client, view, leads
-        self._wanted: LRUCache[GroupKey, None] = LRUCache(REMEMBERED)
+        self._wanted: LRUCache[GroupKey, int] = LRUCache(REMEMBERED, getsizeof=int)
+        """With their bytes."""
 
     def diagnosed(self, pod: Pod, found: Diagnosis) -> None:
         """Remember whether the gang of the pod lacks devices and would fit with more nodes."""
         changes = [{change.kind for change in remedy.changes} for remedy in found.remedies]
         key, lacks_devices = group_of(pod), found.rule not in get_args(NodeRule)
         if key is not None and lacks_devices and {"node added"} in changes:
-            self._wanted[key] = None
+            self._wanted[key] = min(REMEMBERED, GANG + len(key.name))
         elif key is not None and found.complete:
             self._wanted.pop(key, None)
 
@@ -96,8 +100,7 @@ class ProvisioningRequests:
         while True:
             known, problem = problem, ""
             try:
-                if self._leads():
-                    await self.reconcile()
+                await self.reconcile()
             except (ApiError, DecodeError) as failure:
                 problem = ABSENT if isinstance(failure, NotServedError) else str(failure)
                 if problem != known:
@@ -107,7 +110,22 @@ class ProvisioningRequests:
             await asyncio.sleep(PERIOD)
 
     async def reconcile(self) -> None:
-        """Delete requests of gangs that no longer wait, and create missing ones. Raises ApiError."""
+        """Forget gangs that no longer wait. If this replica leads, delete their requests, and create missing ones.
+        Raises ApiError.
+        """
+        kept = await self._kept() if self._leads() else None
+        for key in tuple(self._wanted):
+            gang, name = self._waiting(key), request_name(key)
+            if gang is None:
+                self._wanted.pop(key, None)
+            elif not (kept is None or key in kept or gang.problem) and all(
+                pod.metadata.annotations.get(CONSUMES, name) == name for pod in gang.waiting
+            ):
+                await self._create(key, gang.waiting)
+            await asyncio.sleep(0)
+
+    async def _kept(self) -> Set[GroupKey]:
+        """The gangs that have requests, after those of gangs that no longer wait are deleted. Raises ApiError."""
         kept = set[GroupKey]()
         async for page in list_pages(self._client, REQUESTS, {"labelSelector": "=".join(*MANAGED.items())}):
             for request in map(REQUESTS.decode, page.items or ()):
@@ -119,13 +137,7 @@ class ProvisioningRequests:
                     with suppress(NotFoundError):
                         await self._client.delete(REQUESTS.path(meta.namespace, meta.name))
                 await asyncio.sleep(0)
-        for key in self._wanted.keys() - kept:
-            gang, name = self._waiting(key), request_name(key)
-            if gang is None:
-                self._wanted.pop(key, None)
-            elif not gang.problem and all(pod.metadata.annotations.get(CONSUMES, name) == name for pod in gang.waiting):
-                await self._create(key, gang.waiting)
-            await asyncio.sleep(0)
+        return kept
 
     def _waiting(self, key: GroupKey) -> Gang | None:
         """The gang; None when it runs, or is gone."""
