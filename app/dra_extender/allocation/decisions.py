@@ -73,15 +73,24 @@ class _Caches:
         self.states = PoolStates()
         self._pools: LRUCache[AttributeReads, PoolSignatures] = LRUCache(REMEMBERED_READS)
 
-    def use(self, keys: EquivalenceKeys) -> None:
-        """Read these keys. Those that were read before have grown: their size counts now."""
+    def use(self, keys: EquivalenceKeys) -> int:
+        """Read these keys. Those that were read before have grown: their size counts now. The units of work that it
+        took to find the results of keys that had to go.
+        """
+        count = len(self.keys)
         for each in (self.latest, keys):
             if each is keys or (each is not None and self.keys.get(each.reads) is each):
+                count += each.reads not in self.keys
                 self.keys[each.reads] = each
-        self.latest, kept = keys, {*map(id, self.keys.values())}
-        for key, found in [*self.results.items()]:
+        self.latest = keys
+        if len(self.keys) == count:
+            return 0
+        kept = {*map(id, self.keys.values())}
+        listed = [*self.results.items()]
+        for key, found in listed:
             if isinstance(found, ResultCache) and id(found.keys) not in kept:
                 del self.results[key]
+        return len(listed)
 
     def clear(self) -> None:
         self.latest = None
@@ -224,7 +233,7 @@ class Decisions:
             found = prepared if isinstance(prepared, Failure) else self._results_of(prepared)
             caches.results[key] = found
         if isinstance(found, ResultCache) and found.keys is not caches.latest:
-            caches.use(found.keys)
+            self.budget.spend(caches.use(found.keys))
         return found
 
     def _key(self, claims: Sequence[ResourceClaim]) -> ClaimsKey:

@@ -9,9 +9,12 @@ from weakref import ref
 import pytest
 
 from dra_extender.allocation import decisions
+from dra_extender.allocation.budget import WorkBudget
 from dra_extender.allocation.cache import equivalence
 from dra_extender.allocation.cache.equivalence import DeviceSignatures
+from dra_extender.api.resource import ResourceClaim
 from tests.support.allocation.manynodes import World, attributes, exactly, nodes, selector, wanted
+from tests.support.counting import calls
 
 MODEL_X = selector('device.attributes["gpu"].model == "x"')
 
@@ -66,3 +69,36 @@ def test_claims_that_share_what_they_keep_of_nodes_do_not_displace_each_other(mo
     for claim in claims:
         world.ask(claim)
     assert world.decisions.searches == before
+
+
+def test_going_from_claims_to_others_costs_the_same_however_many_are_remembered() -> None:
+    world = nodes([attributes(serial="s")])
+    claims = [differing(number) for number in range(100)]
+
+    def again() -> None:
+        for claim in claims[:2]:
+            world.ask(claim)
+
+    costs = []
+    for count in (2, 100):
+        for claim in claims[:count]:
+            world.ask(claim)
+        again()
+        costs.append(calls(again))
+    assert costs[1] == costs[0]
+
+
+def test_to_forget_the_results_of_other_claims_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "REMEMBERED_CLAIMS", 40)
+    world, used = nodes([attributes(serial="s")]), list[int]()
+    for number in range(60):
+        budget = WorkBudget()
+        world.decisions.with_budget(budget).node_results([differing(number)], world.names)
+        used.append(budget.used)
+    assert used[30] == used[20]
+    assert used[50] - used[20] >= 40
+
+
+def differing(number: int) -> ResourceClaim:
+    """Claims whose selectors differ."""
+    return wanted(exactly(1, **selector(f'device.attributes["gpu"].serial != "{number:03}"')))
