@@ -31,6 +31,12 @@ FRAMES: Final = Limit(
 CLAIMS_OF_POD: Final = Limit(
     1_024, "every decision looks up each claim of the pod", "test_a_pod_names_so_many_claims_and_no_more"
 )
+CLAIMS_OF_OWNER: Final = Limit(
+    2_048,
+    "claims with one owner. They are read with the claims of its spec. A pod may own `CLAIMS_OF_POD`, and one for "
+    "extended resources. Users may write any owner onto a claim",
+    "test_so_many_claims_are_found_by_their_owner_and_no_more",
+)
 REQUESTS_OF_POD: Final = Limit(
     4_096,
     "requests and alternatives of the pod's claims that are not allocated: every decision reads each",

@@ -12,6 +12,7 @@ from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.ledger import HeldError, Ledger
 from dra_extender.devices.usage import PoolID
+from dra_extender.limits import CLAIMS_OF_OWNER
 from tests.support.devices.objects import make_allocation, make_claim
 
 POOL = ("gpu", "node-1")
@@ -109,18 +110,33 @@ class TestVersions:
         ledger.observe(make_claim("a", 1, pod="pod-1"), watched=True)
         ledger.observe(make_claim("b", 2, pod="pod-1"), watched=True)
         ledger.observe(make_claim("c", 3, pod="pod-2"), watched=True)
-        assert [claim.metadata.name for claim in ledger.owned_by("pod-1")] == ["a", "b"]
+        assert [claim.metadata.name for claim in ledger.owned_by("default", "pod-1")] == ["a", "b"]
         ledger.forget("default/a", "uid-a")
-        assert [claim.metadata.name for claim in ledger.owned_by("pod-1")] == ["b"]
-        assert ledger.owned_by("nobody") == ()
+        assert [claim.metadata.name for claim in ledger.owned_by("default", "pod-1")] == ["b"]
+        assert ledger.owned_by("default", "nobody") == ()
+
+    def test_so_many_claims_are_found_by_their_owner_and_no_more(self, ledger: Ledger) -> None:
+        """A user of any namespace can name the pods of others as owners."""
+        for number in range(CLAIMS_OF_OWNER + 10):
+            for namespace in ("other", "default"):
+                claim = make_claim(f"c-{number}", uid=f"{namespace}-{number}", pod="pod-1", namespace=namespace)
+                ledger.observe(claim, watched=True)
+        expected = [f"default-{number}" for number in range(CLAIMS_OF_OWNER)]
+        assert [claim.metadata.uid for claim in ledger.owned_by("default", "pod-1")] == expected
+        for number in range(CLAIMS_OF_OWNER + 10):
+            ledger.forget(f"default/c-{number}", f"default-{number}")
+        assert ledger.owned_by("default", "pod-1") == ()
+        assert len(ledger.owned_by("other", "pod-1")) == CLAIMS_OF_OWNER
 
     def test_a_claim_that_changes_its_owner_is_found_by_the_present_owner_only(self, ledger: Ledger) -> None:
         for version, owner in enumerate(("pod-1", "", "pod-2"), 1):
             ledger.observe(make_claim("a", version, pod=owner), watched=True)
-            found = {pod: [claim.metadata.name for claim in ledger.owned_by(pod)] for pod in ("pod-1", "pod-2")}
+            found = {
+                pod: [claim.metadata.name for claim in ledger.owned_by("default", pod)] for pod in ("pod-1", "pod-2")
+            }
             assert found == {pod: ["a"] if pod == owner else [] for pod in found}
         ledger.forget("default/a", "uid-a")
-        assert ledger.owned_by("pod-1") == ledger.owned_by("pod-2") == ()
+        assert ledger.owned_by("default", "pod-1") == ledger.owned_by("default", "pod-2") == ()
 
 
 class TestUse:

@@ -163,7 +163,7 @@ class LedgerMachine(RuleBasedStateMachine):
         for claim in self.ledger.claims():
             if claim.metadata.controller is not None:
                 owned[claim.metadata.controller.uid].add(claim.metadata.uid)
-        assert {owner: {claim.metadata.uid for claim in self.ledger.owned_by(owner)} for owner in OWNERS} == owned
+        assert {owner: {claim.metadata.uid for claim in self.ledger.owned_by("ns", owner)} for owner in OWNERS} == owned
 
     @invariant()
     def what_we_wrote_is_never_shown_as_free(self) -> None:

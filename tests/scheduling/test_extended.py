@@ -237,6 +237,6 @@ async def test_a_claim_of_another_namespace_does_not_stand_for_the_pod(
     service.start()
     await world.settle(1.0)
     ledger = service.extender.view.ledger
-    assert ledger.owned_by("uid-p")
-    assert (existing_claim(make_pod("p"), ledger.owned_by("uid-p")) is not None) == found
+    assert len(ledger.owned_by(namespace, "uid-p")) == 1
+    assert (existing_claim(make_pod("p"), ledger.owned_by("default", "uid-p")) is not None) == found
     assert (len(known_claims(make_pod("p"), ledger)) > 0) == found

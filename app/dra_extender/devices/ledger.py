@@ -14,22 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import AllocationResult, DeviceID, ResourceClaim
 from dra_extender.devices.audit import Auditor, Compare, PoolOf, Violation, node_of
 from dra_extender.devices.pods import Deletions
-from dra_extender.devices.usage import (
-    EVERY_DEVICE,
-    DeviceUse,
-    PoolHoldings,
-    PoolID,
-    PoolUse,
-    UsageIndex,
-    Uses,
-    uses_of,
-)
+from dra_extender.devices.usage import EVERY_DEVICE, DeviceUse, PoolHoldings, PoolID, UsageIndex, Uses, uses_of
+from dra_extender.limits import CLAIMS_OF_OWNER
 
 REMEMBERED_DELETIONS = 10_000
 """How many deleted claims are remembered, so that a late reply to one of our writes does not revive them."""
@@ -108,7 +100,7 @@ class Ledger:
         self._shares = features.DRAConsumableCapacity
         self._records: dict[str, _Record] = {}
         self._by_name: dict[str, str] = {}
-        self._by_owner: dict[str, dict[str, None]] = {}
+        self._by_owner: dict[tuple[str, str], dict[str, None]] = {}
         self._deleted = Deletions(REMEMBERED_DELETIONS)
         self.newest = 0
         """The highest resourceVersion that a watch or a reply has shown of any claim."""
@@ -193,7 +185,7 @@ class Ledger:
         elif before.metadata.controller != owner:
             self._drop_owner(before, uid)
         if owner is not None:
-            self._by_owner.setdefault(owner.uid, {})[uid] = None
+            self._by_owner.setdefault((claim.metadata.namespace, owner.uid), {})[uid] = None
 
     def forget(self, key: str, uid: str = "") -> bool:
         """The claim (namespace/name) is gone from the API server. True when devices became free."""
@@ -213,10 +205,12 @@ class Ledger:
         return self._charge(uid, record)
 
     def _drop_owner(self, claim: ResourceClaim, uid: str) -> None:
-        if (owner := claim.metadata.controller) is not None and (owned := self._by_owner.get(owner.uid)) is not None:
+        owner = claim.metadata.controller
+        key = claim.metadata.namespace, owner.uid if owner is not None else ""
+        if owned := self._by_owner.get(key):
             owned.pop(uid, None)
             if not owned:
-                del self._by_owner[owner.uid]
+                del self._by_owner[key]
 
     def get(self, namespace: str, name: str) -> ResourceClaim | None:
         """The newest known version."""
@@ -235,8 +229,10 @@ class Ledger:
         """All stored claims, in the order in which they became known."""
         return (record.claim for record in list(self._records.values()) if record.claim is not None)
 
-    def owned_by(self, pod_uid: str) -> Sequence[ResourceClaim]:
-        return tuple(claim for uid in self._by_owner.get(pod_uid, ()) if (claim := self.by_uid(uid)) is not None)
+    def owned_by(self, namespace: str, uid: str) -> Sequence[ResourceClaim]:
+        """The claims of the namespace whose controller has this UID: the first `CLAIMS_OF_OWNER`."""
+        listed = islice(self._by_owner.get((namespace, uid), ()), CLAIMS_OF_OWNER)
+        return tuple(claim for each in listed if (claim := self.by_uid(each)) is not None)
 
     def watched_version(self, claim_uid: str) -> int:
         """The highest resourceVersion that came through the watch; 0 = none, or the claim is deleted."""
@@ -326,7 +322,7 @@ class Ledger:
 
     def in_use(self, pool: PoolID) -> Mapping[str, DeviceUse]:
         """The devices of the pool that are in use, by name, with their users. A live view: do not keep it."""
-        entry: PoolUse | None = self._usage.pool(pool)
+        entry = self._usage.pool(pool)
         return entry.devices if entry else {}
 
     def holdings(self, pool: PoolID) -> PoolHoldings | None:

@@ -281,7 +281,7 @@ class Compaction:
 
     def _without(self, gone: Collection[Movable]) -> SimulatedPod:
         """The request, in the state after these pods are gone."""
-        return self._request.on(self._request.snapshot.without_pods(item.pod.metadata.uid for item in gone))
+        return self._request.on(self._request.snapshot.without_pods([item.pod for item in gone]))
 
     def _moved(self, name: str, chosen: Sequence[Movable]) -> Advice | Movable | None:
         """These pods are moved one after the other; or the first pod that fits no other node. None if the request does
@@ -307,7 +307,7 @@ class Compaction:
 
     def _move(self, now: ClusterSnapshot, item: Movable) -> tuple[ClusterSnapshot, Move] | None:
         """Move the pod to the fullest of the other nodes. None if it fits no node."""
-        pod, source = SimulatedPod(item.pod, now.without_pods([item.pod.metadata.uid])), item.pod.spec.node_name
+        pod, source = SimulatedPod(item.pod, now.without_pods([item.pod])), item.pod.spec.node_name
         fits = self._fitting(pod, [name for name in self._view.cluster.nodes if name != source])
         ledger, inventory = self._view.ledger, self._view.cluster.inventory
         in_use = {name: sum(len(ledger.in_use(pool)) for pool in inventory.pools_seen(name)) for name in fits}

@@ -12,7 +12,7 @@ cluster once: if it changes between the turns of an answer, the answer is still 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import count, islice
 from typing import Final
@@ -80,13 +80,12 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
         """An existing node, changed in fields that devices do not depend on."""
         return replace(self, nodes={**self.nodes, node.name: node})
 
-    def without_pods(self, uids: Iterable[str]) -> ClusterSnapshot:
+    def without_pods(self, pods: Collection[Pod]) -> ClusterSnapshot:
         """These pods have ended, and claims that no other pod uses are deallocated."""
-        gone = frozenset(uids)
-        removed = self.removed | gone
+        removed = self.removed | {pod.metadata.uid for pod in pods}
         freed = [
             claim
-            for claim in self._used_by(gone)
+            for claim in self._used_by(pods)
             if claim.allocation is not None
             and claim.status.reserved_for
             and all(user.uid in removed for user in claim.status.reserved_for)
@@ -98,15 +97,10 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
         """The pod runs on this node as well. Its claims stay."""
         return replace(self, moved={**self.moved, node: (*self.moved.get(node, ()), pod)})
 
-    def _used_by(self, uids: Iterable[str]) -> Iterable[ResourceClaim]:
+    def _used_by(self, pods: Iterable[Pod]) -> Iterable[ResourceClaim]:
         """The claims that these pods name or own."""
-        ledger = self.view.ledger
-        found: dict[str, ResourceClaim] = {}
-        for uid in uids:
-            pod = self.view.pods.get(uid)
-            claims = known_claims(pod, ledger) if pod is not None else ledger.owned_by(uid)
-            found.update((claim.metadata.uid, claim) for claim in claims)
-        return found.values()
+        claims = (claim for pod in pods for claim in known_claims(pod, self.view.ledger))
+        return {claim.metadata.uid: claim for claim in claims}.values()
 
     def claim(self, namespace: str, name: str) -> ResourceClaim | None:
         key = f"{namespace}/{name}"

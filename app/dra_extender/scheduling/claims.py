@@ -78,9 +78,9 @@ def all_claim_names(pod: Pod) -> list[str]:
 def known_claims(pod: Pod, store: ReadOnlyLedger) -> list[ResourceClaim]:
     """The claims that the pod names or owns, each once, as far as they are known: also that for extended resources."""
     namespace, uid = pod.metadata.namespace, pod.metadata.uid
-    named = (store.get(namespace, name) for name in claim_names(pod))
-    owned = (claim for claim in store.owned_by(uid) if claim.metadata.namespace == namespace)
-    return list({claim.metadata.uid: claim for claim in (*named, *owned) if claim is not None}.values())
+    named = (store.get(namespace, name) for name in all_claim_names(pod))
+    found = (*named, *store.owned_by(namespace, uid))
+    return list({claim.metadata.uid: claim for claim in found if claim is not None}.values())
 
 
 def _named(pod: Pod) -> list[tuple[str, bool]] | Unschedulable:

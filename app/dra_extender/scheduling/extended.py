@@ -239,11 +239,11 @@ def claim_body(pod: Pod, claim: ResourceClaim) -> dict[str, Any]:
 
 
 def existing_claim(pod: Pod, owned: Iterable[ResourceClaim]) -> ResourceClaim | None:
-    """The pod's claim from an earlier attempt. `owned`: the claims whose controller is the pod."""
+    """The pod's claim from an earlier attempt. `owned`: the claims of its namespace whose controller has its UID."""
     for claim in owned:
-        owner = claim.metadata.controller
-        ours = (claim.metadata.namespace, owner and owner.name) == (pod.metadata.namespace, pod.metadata.name)
-        if ours and claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION) == "true":
+        owner, marks = claim.metadata.controller, claim.metadata.annotations
+        ours = owner is not None and owner.name == pod.metadata.name
+        if ours and marks.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION) == "true":
             return claim
     return None
 

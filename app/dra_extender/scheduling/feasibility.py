@@ -136,7 +136,7 @@ def pre_filter(
     wanted = view.wanted(pod)
     existing = None
     if wanted is not None:
-        existing = extended.existing_claim(pod, view.ledger.owned_by(pod.metadata.uid))
+        existing = extended.existing_claim(pod, view.ledger.owned_by(pod.metadata.namespace, pod.metadata.uid))
         if existing is not None:
             if existing.allocation is None or existing.metadata.deletion_timestamp:
                 return Unschedulable(extended.CANNOT_SCHEDULE)

@@ -113,7 +113,7 @@ class ClusterCopy:
         """Take the pod off its node, and deallocate the claims that no other pod uses. The claim for its extended
         resources goes: the pod that replaces it gets another one.
         """
-        own = existing_claim(pod, self.cluster.ledger.owned_by(pod.metadata.uid))
+        own = existing_claim(pod, self.cluster.ledger.owned_by(pod.metadata.namespace, pod.metadata.uid))
         for claim in known_claims(pod, self.cluster.ledger):
             users = tuple(user for user in claim.status.reserved_for if user.uid != pod.metadata.uid)
             if claim is own:
@@ -126,7 +126,7 @@ class ClusterCopy:
     def remove(self, pod: Pod) -> None:
         """Delete the pod, and the claims that it owns."""
         self.evict(pod)
-        for claim in self.cluster.ledger.owned_by(pod.metadata.uid):
+        for claim in self.cluster.ledger.owned_by(pod.metadata.namespace, pod.metadata.uid):
             self.cluster.apply(Removed.of(claim))
         self.usage.drop(pod.metadata.uid)
         self.pods.remove(pod.metadata.uid)

@@ -198,7 +198,7 @@ def applied(pod: SimulatedPod, change: Change) -> SimulatedPod:
     match change.object, change.op:
         case "Pod", "wait" | "delete":
             gone = pod.view.pods.named(*where)
-            return pod.on(now.without_pods([gone.metadata.uid])) if gone is not None else pod
+            return pod.on(now.without_pods([gone])) if gone is not None else pod
         case "Pod", _:
             return SimulatedPod(replace(pod.pod, spec=patched(pod.pod.spec, change)), now)
         case "Node", _:

@@ -146,7 +146,7 @@ class FilterVerb:
     def _offer_leftover(self, pod: Pod) -> None:
         """Release a claim for extended resources that an earlier attempt did not allocate."""
         uid = pod.metadata.uid
-        owned = self._view.ledger.owned_by(uid)
+        owned = self._view.ledger.owned_by(pod.metadata.namespace, uid)
         existing = extended.existing_claim(pod, owned) if owned else None
         if existing is not None and existing.allocation is None and uid not in self._view.binding:
             self._unblocker.offer_leftover(existing)
