@@ -253,5 +253,5 @@ class PublishedPool:
         return (counter_set for item in self.newest(node) for counter_set in item.spec.shared_counters)
 
     def node_per_generation(self) -> Iterable[str]:
-        """For each generation that is the newest for some node: one such node. The empty name as in `generation`."""
+        """One node for each generation that is the newest for a node. The empty name as in `generation`."""
         return {self.generation(node): node for node in (*sorted(self._own), "")}.values()

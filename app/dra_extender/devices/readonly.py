@@ -7,7 +7,8 @@ reports an error. The methods of the protocols change nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from copy import copy
+from typing import Any, Protocol
 
 from dra_extender.api.core import Node
 from dra_extender.api.events import Undecodable
@@ -90,21 +91,10 @@ class ReadOnlyCluster(Protocol):
     def problems(self) -> Sequence[ObjectProblem]: ...
 
 
-class ChangedCluster:
+def with_nodes(cluster: ReadOnlyCluster, nodes: Mapping[str, Node]) -> ReadOnlyCluster:
     """The cluster with these nodes added or replaced. Decisions also need the devices of added ones (`Overlay`)."""
-
-    def __init__(self, cluster: ReadOnlyCluster, nodes: Mapping[str, Node]) -> None:
-        self.features = cluster.features
-        self.classes = cluster.classes
-        self.nodes: Mapping[str, Node] = {**cluster.nodes, **nodes}
-        self.knows = self.nodes.__contains__
-        self.inventory = cluster.inventory
-        self.ledger = cluster.ledger
-        self.pod_groups = cluster.pod_groups
-        self.undecodable = cluster.undecodable
-        self.undecodable_pods = cluster.undecodable_pods
-        self._cluster = cluster
-
-    @property
-    def problems(self) -> Sequence[ObjectProblem]:
-        return self._cluster.problems
+    found: Any = copy(cluster)
+    found.nodes = {**cluster.nodes, **nodes}
+    found.knows = found.nodes.__contains__
+    changed: ReadOnlyCluster = found
+    return changed

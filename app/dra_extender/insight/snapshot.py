@@ -24,7 +24,7 @@ from dra_extender.allocation.plan import Failure
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus, ResourceSlice
 from dra_extender.devices.overlay import Overlay
-from dra_extender.devices.readonly import ChangedCluster
+from dra_extender.devices.readonly import with_nodes
 from dra_extender.limits import CLAIMS_OF_POD
 from dra_extender.scheduling.claims import Unschedulable, created_names, known_claims, requests_in
 from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, pre_filter
@@ -119,7 +119,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
 
     def seen_by(self, view: View) -> View:
         """The view, on this state."""
-        cluster = ChangedCluster(view.cluster, self.nodes) if self.nodes else view.cluster
+        cluster = with_nodes(view.cluster, self.nodes) if self.nodes else view.cluster
         return replace(view.with_state(self.overlay), cluster=cluster, used=self.used, lookup=self.claim)
 
     def used(self, node: str, without: frozenset[str] = frozenset()) -> Used:

@@ -49,7 +49,7 @@ PUBLISH_PERIOD: Final = 0.1
 LINGER: Final = 20.0
 """Seconds that the state is kept after the last subscriber left, so it can resume."""
 MOST_LISTED: Final = 1_000
-"""At most so many kinds of pending pods are listed. Namespaces take turns, each with its oldest kind."""
+"""The most kinds of pending pods that are listed. Namespaces take turns, each with its oldest kind."""
 MOST_CLASSES: Final = 50
 """Classes of which the page shows the headroom."""
 SCREEN: Final = 25

@@ -61,7 +61,7 @@ class NodeGroups:
     groups: Sequence[Sequence[str]]
     obstacles: dict[str, tuple[Obstacle, ...]]
     left: dict[str, set[int]]
-    """For each resource that the pod requests: the amounts that nodes have free, in nano units."""
+    """The amounts that nodes have free of each resource that the pod requests, in nano units."""
     joint: JointFit | None = None
     """Decides on all pods of a gang: the pod and its `mates`. None for other pods."""
     mates: Sequence[Pod] = ()

@@ -46,7 +46,7 @@ LISTED: Final = 8
 """Values that a tally lists at most."""
 STATEMENTS: Final = 3
 FAR: Final = 4
-"""Nodes are equally far if so many leading parts of the distance are equal. Statements are about the closest."""
+"""The leading parts of the distance that are compared. Statements are about the closest nodes."""
 
 
 Claims = Mapping[str, EditableClaim]

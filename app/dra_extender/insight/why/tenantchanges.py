@@ -30,7 +30,7 @@ from dra_extender.scheduling.turns import QueryBudget, Turns
 PODS: Final = 64
 """Pods whose end is tried at most."""
 NODES: Final = 8
-"""At most so many nodes are copied, each once; for a gang two nodes, each at most so many times."""
+"""The most nodes that are copied, each once; for a gang, the most copies of each of two nodes."""
 
 
 def of_others(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBudget, several: bool) -> ChangeLists:

@@ -31,7 +31,7 @@ from dra_extender.api.decoding import DecodeError, decode
 from dra_extender.api.errors import ApiError
 from dra_extender.api.extender import NEEDS_NAMES, ExtenderArgs, ExtenderFilterResult, ExtenderNodesResult, NodeList
 from dra_extender.api.groups import GroupKey
-from dra_extender.devices.readonly import ChangedCluster
+from dra_extender.devices.readonly import with_nodes
 from dra_extender.limits import CLAIMS_OF_POD
 from dra_extender.plaintext import printable
 from dra_extender.scheduling import extended
@@ -340,6 +340,6 @@ def _decide_on(view: View, pod: Pod, nodes: Iterable[Node]) -> NodeStatuses:
         if each is not None
     }
     free = view.with_pod(pod)
-    added = replace(free.with_state(free.overlay().with_nodes(new.values())), cluster=ChangedCluster(view.cluster, new))
+    added = replace(free.with_state(free.overlay().with_nodes(new.values())), cluster=with_nodes(view.cluster, new))
     found = node_statuses(added, pre_filter(added, pod), [node.name for node in nodes if node.name not in refused])
     return replace(found, refused={**found.refused, **refused})
