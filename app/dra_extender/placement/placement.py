@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from math import inf
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 from weakref import WeakSet, ref
 
 from cachetools import LRUCache
@@ -193,8 +193,10 @@ class Placement:
 
     def choose(self, pod: Pod, claims: Sequence[ResourceClaim], names: Sequence[str]) -> str:
         """The node for the pod, of these that fit; empty when the policy has no opinion."""
-        known = self._known(names)
-        return self._ask(pod, claims, lambda ranking, shape, budget: ranking.best(shape, *known, budget)) or ""
+        index = self._cluster.inventory.nodes.index
+        known = [name for name in names if name in index]
+        indexes = list(map(index.__getitem__, known))
+        return self._ask(pod, claims, lambda ranking, shape, budget: ranking.best(shape, known, indexes, budget)) or ""
 
     def chooser(
         self, pod: Pod, claims: Sequence[ResourceClaim], node: str, beside: Sequence[ResourceClaim] = ()
@@ -228,14 +230,6 @@ class Placement:
         classes = self._cluster.classes
         named = (classes[name].metadata.annotations for name in class_names(claims) if name in classes)
         return self.strategy.named(chain((pod.metadata.annotations,), named))
-
-    def _known(self, names: Sequence[str]) -> tuple[Sequence[str], Sequence[int]]:
-        """Those of the nodes that are known, with their indexes."""
-        indexes = list(map(self._cluster.inventory.nodes.index.get, names))
-        if None not in indexes:
-            return names, cast("list[int]", indexes)
-        known = [(name, index) for name, index in zip(names, indexes, strict=True) if index is not None]
-        return [name for name, _ in known], [index for _, index in known]
 
     def shape(self, pod: Pod, claims: Sequence[ResourceClaim], budget: WorkBudget) -> PodShape | None:
         """The shape of the pod; None when its claims are invalid. Raises TooCostly and TurnSpent."""

@@ -74,13 +74,6 @@ def page_files() -> dict[str, Response]:
     return found
 
 
-class Hello(msgspec.Struct):
-    """The first message. `resumed`: parts of an earlier connection are still valid. `now`: the time of the service."""
-
-    resumed: bool
-    now: str
-
-
 def page_router(updates: PageUpdates) -> APIRouter:
     """`/`, `/docs`, their files, and `/insight/events`."""
     router = APIRouter()
@@ -131,7 +124,9 @@ async def messages(updates: PageUpdates, last_event_id: str) -> AsyncGenerator[b
     end = loop.time() + LIFE
     with updates.subscriber(epoch, since, changed.set) as subscriber:
         yield b""
-        yield event("hello", msgspec.json.encode(Hello(subscriber.resumed, datetime.now(UTC).isoformat())))
+        # `resumed`: parts of an earlier connection are still valid.
+        hello = {"resumed": subscriber.resumed, "now": datetime.now(UTC).isoformat()}
+        yield event("hello", msgspec.json.encode(hello))
         while loop.time() < end and not updates.closed:
             changed.clear()
             if subscriber.is_behind:
