@@ -13,7 +13,8 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import CounterSet, Device, DeviceCapacity, DeviceID, ResourceClaim, ResourceClaimStatus
 from dra_extender.devices.audit import PER_SHARE, PORTION, Auditor
 from dra_extender.devices.ledger import Ledger
-from dra_extender.devices.publishedpool import PublishedPool
+from dra_extender.devices.models import DeviceLists
+from dra_extender.devices.publishedpool import PublishedPool, TaintRules
 from dra_extender.devices.usage import DeviceUse, UsageIndex, Uses, uses_of
 from tests.support.devices.objects import make_allocation, make_claim
 
@@ -22,7 +23,7 @@ class Catalogue(PublishedPool):
     """Devices p0..p2 take 4, 4 and 8 of 8 slices of set `gpu`; m offers 10 of memory in shares."""
 
     def __init__(self) -> None:
-        super().__init__(("gpu", "n"), FeatureGates())
+        super().__init__(("gpu", "n"), FeatureGates(), DeviceLists(), TaintRules())
         devices: list[dict[str, Any]] = [{"name": "m", "capacity": {"memory": {"value": "10"}}}]
         for name, slices in (("p0", "4"), ("p1", "4"), ("p2", "8")):
             consumes = [{"counterSet": "gpu", "counters": {"slices": {"value": slices}}}]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -175,43 +176,44 @@ def test_slices_of_a_pool_are_counted_once_until_the_pool_changes(
     assert counted == [1, 1, 2, 2]
 
 
-def test_the_slices_of_a_pool_are_sorted_once_per_change_however_many_generations_there_are() -> None:
+def test_the_slices_of_a_pool_are_sorted_once_per_change_however_many_generations_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A driver may give each node a generation of its own; the audit looks at the pool from each."""
 
-    class Counted(dict[str, ResourceSlice]):
-        read = 0
-
-        def items(self) -> Any:
-            self.read += len(self)
-            return super().items()
-
-    pool, lists, rules = PublishedPool(("gpu", "p"), FeatureGates()), DeviceLists(), TaintRules()
+    pool, reads = empty_pool(), Counter[str]()
     for number in range(20):
-        pool.put(make_slice(f"s{number}", "p", ["d"], generation=number, nodeName=f"n{number}"), lists, rules)
-    slices = pool.slices = Counted(pool.slices)
+        pool.put(make_slice(f"s{number}", "p", ["d"], generation=number, nodeName=f"n{number}"))
+    monkeypatch.setattr(pool, "tainted", counting(pool.tainted, reads))
     for number in range(20):
         assert [item.metadata.name for item in pool.newest(f"n{number}")] == [f"s{number}"]
-        assert pool.device("other", f"n{number}") is None
-    assert slices.read == len(slices)
-    pool.put(make_slice("s0", "p", ["d", "e"], generation=19, nodeName="n0"), lists, rules)
+    assert set(reads.values()) == {1}
+    assert all(pool.device("other", f"n{number}") is None for number in range(20))
+    assert set(reads.values()) == {2}
+    pool.put(make_slice("s0", "p", ["d", "e"], generation=19, nodeName="n0"))
     assert [item.metadata.name for item in pool.newest("n0")] == ["s0", "s19"]
 
 
-def test_the_generation_that_a_node_sees_is_found_once_per_change() -> None:
+def test_the_generation_that_a_node_sees_is_found_once_per_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """The audit of 2,048 devices asked 33 slices of a node for each device."""
 
-    class Counted(dict[str, ResourceSlice]):
-        read = 0
-
-        def __getitem__(self, name: str) -> ResourceSlice:
-            self.read += 1
-            return super().__getitem__(name)
-
-    pool, lists, rules = PublishedPool(("gpu", "p"), FeatureGates()), DeviceLists(), TaintRules()
+    pool, reads = empty_pool(), Counter[str]()
     for number in range(20):
-        pool.put(make_slice(f"s{number}", "p", ["d"], generation=number, nodeName="n"), lists, rules)
-    slices = pool.slices = Counted(pool.slices)
+        pool.put(make_slice(f"s{number}", "p", ["d"], generation=number, nodeName="n"))
+    monkeypatch.setattr(pool, "published", counting(pool.published, reads))
     assert [pool.generation("n") for _ in range(5)] == [19] * 5
-    assert slices.read == len(slices)
-    pool.put(make_slice("open", "p", ["e"], generation=30, allNodes=True), lists, rules)
+    assert set(reads.values()) == {1}
+    pool.put(make_slice("open", "p", ["e"], generation=30, allNodes=True))
     assert (pool.generation("n"), pool.generation("")) == (30, 30)
+
+
+def empty_pool() -> PublishedPool:
+    return PublishedPool(("gpu", "p"), FeatureGates(), DeviceLists(), TaintRules())
+
+
+def counting(read: Callable[[str], ResourceSlice], reads: Counter[str]) -> Callable[[str], ResourceSlice]:
+    def counted(name: str) -> ResourceSlice:
+        reads[name] += 1
+        return read(name)
+
+    return counted

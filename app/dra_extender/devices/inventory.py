@@ -80,12 +80,15 @@ class Inventory:
             before = None
         if before is not None and self.pools[pool].published(name).spec == item.spec:
             return False
-        published = self.pools.setdefault(pool, PublishedPool(pool, self._features))
+        published = self.pools.setdefault(pool, self._empty(pool))
         own_before = published.own_node(name)
-        published.put(item, self._device_lists, self._rules)
+        published.put(item)
         self._pool_of_slice[name] = pool
         self._changed(pool, own_before, published.own_node(name))
         return True
+
+    def _empty(self, pool: PoolID) -> PublishedPool:
+        return PublishedPool(pool, self._features, self._device_lists, self._rules)
 
     def drop_slice(self, name: str) -> bool:
         pool = self._pool_of_slice.pop(name, None)
@@ -120,7 +123,7 @@ class Inventory:
     def _retaint(self, rules: list[DeviceTaintRule]) -> None:
         for pool, published in self.pools.items():
             if any(reaches(rule.spec, pool) for rule in rules):
-                published.retaint(self._device_lists, self._rules)
+                published.rules_changed()
                 self.nodes.pool_changed(pool)
 
     def would_see(self, node: Node, slices: Sequence[ResourceSlice]) -> SeenNode:
@@ -130,18 +133,18 @@ class Inventory:
             pool = item.spec.driver, item.spec.pool.name
             if pool not in own:
                 known = self.pools.get(pool)
-                own[pool] = known.copy() if known is not None else PublishedPool(pool, self._features)
-            own[pool].put(item, self._device_lists, self._rules)
+                own[pool] = known.copy() if known is not None else self._empty(pool)
+            own[pool].put(item)
         return self.nodes.would_see(node, own)
 
     def own_slices(self, node: str) -> Iterator[ResourceSlice]:
         """The slices with this `nodeName`, also those of shared counters, with the taints of rules."""
         for id in self.nodes.own_pools(node):
-            yield from (item for item in self.pools[id].slices.values() if item.spec.node_name == node)
+            yield from (item for item in self.pools[id].slices() if item.spec.node_name == node)
 
     def slices(self) -> Iterator[ResourceSlice]:
         """All slices with the taints of rules added, pool by pool."""
-        return (item for pool in self.pools.values() for item in pool.slices.values())
+        return (item for pool in self.pools.values() for item in pool.slices())
 
     def check_pools(self) -> Iterator[None]:
         """Check the pools that have changed, one at a step. Pools may change between steps."""

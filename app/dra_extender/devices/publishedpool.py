@@ -4,7 +4,8 @@ Promises: a rule appends its taint; the order of rules does not matter. A rule w
 device, a rule with an empty one selects every device (API documentation of Kubernetes 1.36; its tracker,
 dynamic-resource-allocation/resourceslice/tracker/tracker.go, selects every device in both cases). A slice is a node's
 own if it has `nodeName` and, with the rules of Kubernetes 1.36, no shared counters; every other slice is open: each
-node checks whether it sees it (structured/internal/incubating/pools_incubating.go).
+node checks whether it sees it (structured/internal/incubating/pools_incubating.go). The event of a rule does not touch
+devices, because it may reach all of the cluster: whoever reads a slice next adds the taints.
 """
 
 from __future__ import annotations
@@ -61,13 +62,15 @@ def _tainted(device: Device, rules: list[tuple[str | None, DeviceTaint]]) -> Dev
 class PublishedPool:
     """The slices of one (driver, pool). Changed by the inventory only."""
 
-    def __init__(self, pool: PoolID, features: FeatureGates) -> None:
+    def __init__(self, pool: PoolID, features: FeatureGates, lists: DeviceLists, rules: TaintRules) -> None:
         self.id = pool
         self._features = features
-        self.slices: dict[str, ResourceSlice] = {}
-        """By name, with shared values and the taints of rules."""
-        self._device_lists: dict[str, DeviceList] = {}
+        self._lists = lists
+        self._rules = rules
         self._published: dict[str, tuple[ResourceSlice, DeviceList]] = {}
+        """By name, with shared values."""
+        self._tainted: dict[str, tuple[ResourceSlice, DeviceList]] = {}
+        """The same with the taints of rules; without slices whose taints have to be added."""
         self._own: dict[str, dict[str, None]] = {}
         self._open: dict[str, int] = {}
         """The cost of the visibility of each open slice."""
@@ -75,39 +78,49 @@ class PublishedPool:
 
     def copy(self) -> PublishedPool:
         """A copy, to which slices can be added."""
-        made = PublishedPool(self.id, self._features)
-        made.slices, made._device_lists = dict(self.slices), dict(self._device_lists)
-        made._published = dict(self._published)
+        made = PublishedPool(self.id, self._features, self._lists, self._rules)
+        made._published, made._tainted = dict(self._published), dict(self._tainted)
         made._own = {node: dict(names) for node, names in self._own.items()}
         made._open = dict(self._open)
         return made
 
-    def put(self, published: ResourceSlice, device_lists: DeviceLists, rules: TaintRules) -> None:
+    def put(self, published: ResourceSlice) -> None:
         name = published.metadata.name
-        if name in self.slices:
+        if name in self._published:
             self._unindex(name)
-        device_list = device_lists.of(self.id[0], published.spec.devices)
+        device_list = self._lists.of(self.id[0], published.spec.devices)
         spec = msgspec.structs.replace(published.spec, devices=device_list.devices)
         self._published[name] = (msgspec.structs.replace(published, spec=spec), device_list)
-        self._apply(name, device_lists, rules)
+        self._tainted.pop(name, None)
+        self._forget()
         if is_own(published, self._features):
             self._own.setdefault(published.spec.node_name or "", {})[name] = None
         else:
             self._open[name] = visibility_size(published)
 
-    def retaint(self, device_lists: DeviceLists, rules: TaintRules) -> None:
-        for name in self._published:
-            self._apply(name, device_lists, rules)
-
-    def _apply(self, name: str, device_lists: DeviceLists, rules: TaintRules) -> None:
-        published, device_list = self._published[name]
-        tainted = rules.tainted(self.id, published.spec.devices)
-        if tainted is not published.spec.devices:
-            device_list = device_lists.of(self.id[0], tainted)
-            spec = msgspec.structs.replace(published.spec, devices=device_list.devices)
-            published = msgspec.structs.replace(published, spec=spec)
-        self.slices[name], self._device_lists[name] = published, device_list
+    def rules_changed(self) -> None:
+        self._tainted.clear()
         self._forget()
+
+    def _with_taints(self, name: str) -> tuple[ResourceSlice, DeviceList]:
+        found = self._tainted.get(name)
+        if found is None:
+            found = published, _ = self._published[name]
+            tainted = self._rules.tainted(self.id, published.spec.devices)
+            if tainted is not published.spec.devices:
+                device_list = self._lists.of(self.id[0], tainted)
+                spec = msgspec.structs.replace(published.spec, devices=device_list.devices)
+                found = msgspec.structs.replace(published, spec=spec), device_list
+            self._tainted[name] = found
+        return found
+
+    def tainted(self, name: str) -> ResourceSlice:
+        """The slice with shared values and the taints of rules."""
+        return self._with_taints(name)[0]
+
+    def slices(self) -> Iterator[ResourceSlice]:
+        """All slices, with the taints of rules."""
+        return map(self.tainted, self._published)
 
     def _forget(self) -> None:
         """Nothing that was derived from the slices holds any more."""
@@ -119,11 +132,12 @@ class PublishedPool:
 
     def drop(self, name: str) -> None:
         self._unindex(name)
-        del self._published[name], self.slices[name], self._device_lists[name]
+        del self._published[name]
+        self._tainted.pop(name, None)
         self._forget()
 
     def _unindex(self, name: str) -> None:
-        node = self.slices[name].spec.node_name or ""
+        node = self.published(name).spec.node_name or ""
         names = self._own.get(node, {})
         if name in names:
             del names[name]
@@ -137,7 +151,7 @@ class PublishedPool:
         return self._published[name][0]
 
     def __bool__(self) -> bool:
-        return bool(self.slices)
+        return bool(self._published)
 
     def own_nodes(self) -> Set[str]:
         """The nodes that have slices of their own in the pool: a live view."""
@@ -145,26 +159,30 @@ class PublishedPool:
 
     def own_node(self, name: str) -> str | None:
         """The node whose own slice this is."""
-        item = self.slices.get(name)
-        return item.spec.node_name if item is not None and is_own(item, self._features) else None
+        if name not in self._published:
+            return None
+        item = self.published(name)
+        return item.spec.node_name if is_own(item, self._features) else None
 
     def own_names(self, node: str) -> tuple[str, ...]:
         """The node's own slices, by name."""
         return tuple(sorted(self._own.get(node, ())))
 
     def open_slices(self) -> tuple[ResourceSlice, ...]:
-        """The open slices (not a node's own), in the order of their names."""
-        return tuple(self.slices[name] for name in sorted(self._open))
+        """The open slices (not a node's own), in the order of their names, without the rules' taints."""
+        return tuple(map(self.published, sorted(self._open)))
 
     def slices_for(self, node: str) -> tuple[ResourceSlice, ...]:
         """All slices that the node may see: its own, and the open ones."""
-        return tuple([self.slices[name] for name in self.own_names(node)]) + self.open_slices()
+        return tuple(map(self.tainted, (*self.own_names(node), *sorted(self._open))))
 
     @cached_property
     def visibilities(self) -> tuple[Visibility, ...]:
         """The visibility of each open slice."""
         return tuple(
-            visibility_of(item, self.device_list(item).selections if item.spec.per_device_node_selection else ())
+            visibility_of(
+                item, self._published[item.metadata.name][1].selections if item.spec.per_device_node_selection else ()
+            )
             for item in self.open_slices()
         )
 
@@ -176,10 +194,10 @@ class PublishedPool:
     @cached_property
     def generations(self) -> Generations:
         """All slices by generation. A new object after every change."""
-        return Generations(self.slices.values(), self._features)
+        return Generations(map(self.published, self._published), self._features)
 
     def device_list(self, item: ResourceSlice) -> DeviceList:
-        return self._device_lists[item.metadata.name]
+        return self._with_taints(item.metadata.name)[1]
 
     def generation(self, node: str | None = None) -> int:
         """The newest generation of the slices for the node; without a node, of all slices. -1 without slices. The empty
@@ -190,7 +208,7 @@ class PublishedPool:
         if node not in self._newest:
             names = self._own.get(node, ()) if node else self._open
             newest = self.generation("") if node and self._open else -1
-            self._newest[node] = max([newest, *(self.slices[name].spec.pool.generation for name in names)])
+            self._newest[node] = max([newest, *(self.published(name).spec.pool.generation for name in names)])
         return self._newest[node]
 
     def newest(self, node: str | None = None) -> Sequence[ResourceSlice]:
@@ -201,7 +219,7 @@ class PublishedPool:
     def _by_generation(self) -> Mapping[int, Sequence[ResourceSlice]]:
         """All slices of each generation, by name."""
         found: dict[int, list[ResourceSlice]] = {}
-        for _, item in sorted(self.slices.items()):
+        for item in map(self.tainted, sorted(self._published)):
             found.setdefault(item.spec.pool.generation, []).append(item)
         return found
 
@@ -227,7 +245,7 @@ class PublishedPool:
         devices = self._by_name.get((node, generation))
         if devices is None:
             whole = self._by_generation.get(generation, ())
-            slices = [self.slices[name] for name in self.own_names(node)] if node else whole
+            slices = [self.tainted(name) for name in self.own_names(node)] if node else whole
             devices = self._by_name[node, generation] = {
                 device.name: device
                 for item in sorted(slices, key=lambda item: item.metadata.name in self._open)
@@ -243,7 +261,7 @@ class PublishedPool:
     @cached_property
     def _least(self) -> Mapping[str, Mapping[str, DeviceCapacity]]:
         found: dict[str, dict[str, DeviceCapacity]] = {}
-        for device in (device for item in self.slices.values() for device in item.spec.devices if device.capacity):
+        for device in (device for item in self.slices() for device in item.spec.devices if device.capacity):
             known = found.setdefault(device.name, {})
             for key, capacity in device.capacity.items():
                 known[key] = min(capacity, known.get(key, capacity), key=lambda each: each.value)

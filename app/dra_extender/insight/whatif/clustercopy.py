@@ -193,10 +193,10 @@ def copied(view: View, only: Set[str] | None = None, copy: ClusterCopy | None = 
     nodes, pools, pods = [*cluster.nodes.values()], [*cluster.inventory.pools.values()], iter(view.pods)
     if only is not None:
         nodes, places = [cluster.nodes[name] for name in only], {"", None, *only}
-        pools = [pool for pool in pools if any(item.spec.node_name in places for item in pool.slices.values())]
+        pools = [pool for pool in pools if any(item.spec.node_name in places for item in pool.slices())]
         pods = (pod for pod in pods if pod.spec.node_name in places or group_of(pod) is not None)
     ids, named = {pool.id for pool in pools}, set[str]()
-    slices = chain.from_iterable(pool.slices.values() for pool in pools)
+    slices = chain.from_iterable(pool.slices() for pool in pools)
     objects: list[Any] = [*cluster.classes.values(), *cluster.pod_groups, *nodes, *slices, *pods, *ledger.claims()]
     undecodable = list(cluster.undecodable.values())
     holds = [(claim, hold) for hold in ledger.holds() if (claim := ledger.by_uid(hold.claim_uid)) is not None]
