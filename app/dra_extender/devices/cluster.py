@@ -70,6 +70,8 @@ class UndecodableObjects(dict[ObjectKey, Undecodable]):
         self._ledger = ledger
         self._pools_of = pools_of
         self._placeholders: dict[ObjectKey, ResourceClaim] = {}
+        self._of_node: dict[str, dict[ObjectKey, PartialAllocation]] = {}
+        """By node, what may hold devices of pools in which the node has slices."""
         self.pods: Counter[str] = Counter()
         """How many of the objects are pods of a namespace."""
 
@@ -89,11 +91,17 @@ class UndecodableObjects(dict[ObjectKey, Undecodable]):
         """True when devices became free."""
         if event.key.kind == Pod.__name__ and event.key not in self:
             self.pods[event.key.name.partition("/")[0]] += 1
-        self[event.key] = event
-        return self._hold(event.key, event.partial) if event.partial is not None else False
+        self._forget_nodes(event.key)
+        self[event.key], partial = event, event.partial
+        if partial is None:
+            return False
+        for node in partial.nodes:
+            self._of_node.setdefault(node, {})[event.key] = partial
+        return self._hold(event.key, partial)
 
     def drop(self, key: ObjectKey) -> tuple[bool, bool]:
         """The object can be decoded, or is gone. Returns whether it was undecodable, and whether it freed devices."""
+        self._forget_nodes(key)
         known = self.pop(key, None) is not None
         if known and key.kind == Pod.__name__:
             self.pods[key.name.partition("/")[0]] -= 1
@@ -101,9 +109,15 @@ class UndecodableObjects(dict[ObjectKey, Undecodable]):
 
     def slice_published(self, node: str) -> None:
         """A slice of the node's own is published."""
-        for key, partial in list(self._partials()):
-            if node in partial.nodes:
-                self._hold(key, partial)
+        for key, partial in self._of_node.get(node, {}).items():
+            self._hold(key, partial)
+
+    def _forget_nodes(self, key: ObjectKey) -> None:
+        known = self.get(key)
+        for node in known.partial.nodes if known is not None and known.partial is not None else ():
+            del self._of_node[node][key]
+            if not self._of_node[node]:
+                del self._of_node[node]
 
     def _partials(self) -> Iterator[tuple[ObjectKey, PartialAllocation]]:
         return ((key, event.partial) for key, event in self.items() if event.partial is not None)
