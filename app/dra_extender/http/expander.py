@@ -39,8 +39,10 @@ log = structlog.get_logger(__name__)
 
 SECONDS: Final = 4.0
 """cluster-autoscaler waits five seconds for an answer."""
-CONNECTIONS: Final = 64
-"""More are refused, so that those of the verbs find file descriptors."""
+CONNECTIONS: Final = 8
+"""More are refused: cluster-autoscaler has one."""
+CALLS_OF_CONNECTION: Final = 2
+"""Others wait before the service receives their messages."""
 HANDSHAKE_SECONDS: Final = 10.0
 CONNECTED_SECONDS: Final = 30.0
 """After it a client has to connect again, and a call whose message does not arrive ends."""
@@ -215,6 +217,7 @@ class ExpanderServer:
             "grpc.max_receive_message_length": self._most,
             "grpc.so_reuseport": 0,
             "grpc.max_allowed_incoming_connections": CONNECTIONS,
+            "grpc.max_concurrent_streams": CALLS_OF_CONNECTION,
             "grpc.server_handshake_timeout_ms": int(HANDSHAKE_SECONDS * 1000),
             "grpc.max_connection_age_ms": int(CONNECTED_SECONDS * 1000),
             "grpc.max_connection_age_grace_ms": int(SECONDS * 1000),
