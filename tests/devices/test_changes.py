@@ -9,7 +9,7 @@ from dra_extender.devices.changelog import ChangeLog
 
 
 def test_a_reader_learns_each_changed_node_once() -> None:
-    log = ChangeLog()
+    log = ChangeLog[int]()
     position = log.position
     for node in (3, 5, 3):
         log.note(node)
@@ -18,11 +18,11 @@ def test_a_reader_learns_each_changed_node_once() -> None:
 
 
 def test_a_new_reader_starts_with_everything() -> None:
-    assert ChangeLog().since(-1) is None
+    assert ChangeLog[int]().since(-1) is None
 
 
 def test_a_change_of_all_nodes_makes_every_reader_start_over() -> None:
-    log = ChangeLog()
+    log = ChangeLog[int]()
     position = log.position
     log.note_all()
     assert log.since(position) is None
@@ -31,7 +31,7 @@ def test_a_change_of_all_nodes_makes_every_reader_start_over() -> None:
 
 @given(st.lists(st.none() | st.integers(0, 5), max_size=60), st.integers(0, 59), st.integers(2, 8))
 def test_a_reader_never_misses_a_change(events: list[int | None], read_after: int, capacity: int) -> None:
-    log = ChangeLog(capacity)
+    log = ChangeLog[int](capacity)
     position, missed = log.position, set[int]()
     for index, node in enumerate(events):
         if node is None:

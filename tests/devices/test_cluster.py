@@ -350,4 +350,4 @@ class TestSharing:
         next(looking)
         drop(cluster, make_node("n1"))
         assert len(list(looking)) == 1
-        assert not any(seen.new or seen.stale for seen in nodes.seen.values())
+        assert all(map(nodes.is_current, nodes.seen.values()))

@@ -8,8 +8,9 @@ from msgspec.structs import replace
 from dra_extender.api.core import Node, NodeSelector
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectMeta
+from dra_extender.devices import nodes
 from dra_extender.devices.inventory import Inventory
-from tests.support.counting import calls
+from tests.support.counting import calls, lines
 from tests.support.simulation.objects import make_slice
 
 POOLS = 200
@@ -58,3 +59,35 @@ def test_a_pool_for_all_nodes_is_seen_only_where_its_newest_generation_is() -> N
     inventory.drop_slice("slice-p-1")
     assert [list(inventory.pools_seen(name)) for name in ("a", "b")] == [[pool], [pool]]
     assert list(inventory.nodes_seeing(pool)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("devices", [[], ["a"]])
+def test_a_pool_for_all_nodes_that_changes_costs_the_same_with_any_number_of_nodes(devices: list[str]) -> None:
+    def count(number: int) -> int:
+        inventory = Inventory(FeatureGates())
+        for name in range(number):
+            inventory.nodes.put(Node(ObjectMeta(name=f"{name}")))
+        return lines(lambda: inventory.put_slice(make_slice("", devices, pool="p")), 10_000, "devices")
+
+    assert count(200) == count(2)
+
+
+def test_a_node_that_missed_more_changes_than_are_remembered_looks_at_all_pools(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(nodes, "CHANGED_POOLS", 4)
+    inventory = Inventory(FeatureGates())
+    inventory.nodes.put(Node(ObjectMeta(name="n")))
+    inventory.put_slice(make_slice("", ["a"], pool="kept"))
+    inventory.put_slice(make_slice("n", ["a"], pool="own"))
+    assert list(inventory.pools_seen("n")) == [("gpu.example.com", "own"), ("gpu.example.com", "kept")]
+    seen = inventory.nodes.seen["n"]
+    for number in range(20):
+        for node in ("", "n"):
+            inventory.put_slice(make_slice(node, ["a"], pool=f"{node}{number}"))
+            inventory.drop_slice(make_slice(node, ["a"], pool=f"{node}{number}").metadata.name)
+        assert len(seen.stale) <= 4
+    inventory.put_slice(make_slice("n", ["a"], pool="own", generation=2))
+    assert not inventory.nodes.is_current(seen)
+    assert list(inventory.pools_seen("n")) == [("gpu.example.com", "own"), ("gpu.example.com", "kept")]
+    assert inventory.nodes.is_current(seen)

@@ -74,7 +74,7 @@ async def test_without_a_watch_for_too_long_it_is_not_ready_until_it_watches_aga
 
 async def test_every_node_is_looked_at_before_the_first_filter_asks(world: World, service: Service) -> None:
     nodes = service.replica.running.cluster.inventory.nodes
-    assert not any(seen.new or seen.stale for seen in nodes.seen.values()), "it is ready"
+    assert all(map(nodes.is_current, nodes.seen.values())), "it is ready"
     assert list(nodes) == world.nodes
 
 

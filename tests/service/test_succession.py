@@ -218,5 +218,5 @@ async def test_a_standby_looks_at_what_has_changed_so_that_it_could_lead_at_any_
         world.store.create(node(NODES))
         name = str(node(NODES)["metadata"]["name"])
         await until(lambda: name in nodes)
-        await until(lambda: not nodes.seen[name].new)
+        await until(lambda: nodes.is_current(nodes.seen[name]))
         assert not second.replica.leads()

@@ -1,25 +1,28 @@
-"""The log of changed nodes, from which each reader learns what to compute again."""
+"""The log of changed nodes or pools, from which each reader learns what to compute again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
+from typing import Generic, TypeVar
+
+T = TypeVar("T", bound=Hashable)
 
 
-class ChangeLog:
-    """The last changes of nodes, `capacity` at most. A position is the number of changes so far."""
+class ChangeLog(Generic[T]):
+    """The last changes, `capacity` at most. A position is the number of changes so far."""
 
     def __init__(self, capacity: int = 1 << 16) -> None:
         self._capacity = capacity
         self._first = 0
-        self._notes: list[int] = []
+        self._notes: list[T] = []
 
     @property
     def position(self) -> int:
         """The position of a reader that knows all changes."""
         return self._first + len(self._notes)
 
-    def note(self, node: int) -> None:
-        self._notes.append(node)
+    def note(self, changed: T) -> None:
+        self._notes.append(changed)
         if len(self._notes) > self._capacity:
             kept = self._notes[len(self._notes) // 2 :]
             self._first += len(self._notes) - len(kept)
@@ -29,8 +32,8 @@ class ChangeLog:
         self._first += len(self._notes) + 1
         self._notes = []
 
-    def since(self, position: int) -> Iterable[int] | None:
-        """The nodes that changed after `position`, each once; None: every node may have changed."""
+    def since(self, position: int) -> Iterable[T] | None:
+        """What changed after `position`, each once; None: everything may have changed."""
         if position < self._first:
             return None
         notes = self._notes[position - self._first :]

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
+from sys import maxsize
 from typing import Final
 
 from cachetools import LRUCache
@@ -36,6 +37,8 @@ from dra_extender.limits import DEVICES_OF_NODE
 KEPT_VIEWS = 512
 HYPOTHETICAL = -1
 """The index of a hypothetical node."""
+CHANGED_POOLS: Final = 1_024
+"""So many changed pools are remembered for nodes; a node that has missed more looks at all pools again."""
 
 Visible = tuple[Hashable, ...]
 """What a node sees of a pool: the names of its own slices, which open slices it sees, and whether it can skip
@@ -61,8 +64,8 @@ _Ordered = tuple[tuple[bool, PoolID], SeenPool]
 class SeenNode:
     """A node and its pools in search order. `error`: why its slices cannot be evaluated; then `pools` is empty.
 
-    `found`: its pools by ID, except those in `alike`, which all nodes have. The pools in `stale`, or all if `new`, must
-    be computed again.
+    `found`: its pools by ID, except those in `alike`, which all nodes have. The pools in `stale` must be computed
+    again, and those that changed for all nodes after `position` of their log.
     """
 
     index: int
@@ -72,14 +75,16 @@ class SeenNode:
     found: dict[PoolID, SeenPool] = field(default_factory=dict)
     alike: Container[PoolID] = ()
     stale: set[PoolID] = field(default_factory=set)
-    new: bool = True
+    position: int = -1
 
 
 class Nodes(Mapping[str, Node]):
     """The known nodes and the pools that they see. Only the inventory changes them."""
 
     def __init__(self, features: FeatureGates, pool_of: Callable[[PoolID], PublishedPool | None]) -> None:
-        self.changes = ChangeLog()
+        self.changes = ChangeLog[int]()
+        self._changed_pools = ChangeLog[PoolID](CHANGED_POOLS)
+        """The pools that changed for all nodes."""
         self._features = features
         self._pool_of = pool_of
         self.seen: dict[str, SeenNode] = {}
@@ -130,7 +135,7 @@ class Nodes(Mapping[str, Node]):
             return True
         before, seen.node = seen.node, node
         if (before.metadata.labels, before.may_skip_operations) != (node.metadata.labels, node.may_skip_operations):
-            seen.new = True
+            seen.position = -1
             self._views.pop(node.name, None)
             self.changes.note(seen.index)
             return True
@@ -181,8 +186,8 @@ class Nodes(Mapping[str, Node]):
         if is_open or deviceless is not was_deviceless:
             changed |= self.selector_limit.change(pool, size)
             self._shared = None
-            for seen in self.seen.values():
-                seen.stale |= changed
+            for each in changed:
+                self._changed_pools.note(each)
             self._views.clear()
             self.changes.note_all()
         else:
@@ -191,6 +196,8 @@ class Nodes(Mapping[str, Node]):
                     known = self.seen.get(name or "")
                     if known is not None and pool not in known.stale:
                         known.stale.add(pool)
+                        if len(known.stale) > CHANGED_POOLS:
+                            known.stale, known.position = {pool}, -1
                         self._views.pop(known.node.name, None)
                         self.changes.note(known.index)
             self._computed.discard(pool)
@@ -245,13 +252,22 @@ class Nodes(Mapping[str, Node]):
 
     def refresh_work(self, seen: SeenNode) -> int:
         """Units of work for bringing the node up to date: four for a pool, one for a requirement of selectors."""
-        pools = (self._open.keys() if seen.new else seen.stale & self._open.keys()) - self.selector_limit.refused
+        stale = self._stale(seen)
+        pools = (self._open.keys() if stale is None else self._open.keys() & stale) - self.selector_limit.refused
         return 4 * len(pools) + sum(self.selector_limit.sizes.get(pool, 0) for pool in pools)
 
+    def is_current(self, seen: SeenNode) -> bool:
+        return not seen.stale and seen.position >= self._changed_pools.position
+
     def current(self, seen: SeenNode) -> SeenNode:
-        if seen.new or seen.stale:
+        if not self.is_current(seen):
             self._refresh(seen)
         return seen
+
+    def _stale(self, seen: SeenNode) -> set[PoolID] | None:
+        """The pools that the node has to look at again; None: all."""
+        changed = self._changed_pools.since(seen.position)
+        return None if changed is None else seen.stale.union(changed)
 
     def refresh_all(self) -> Iterator[int]:
         """Bring all nodes up to date, one at a step, before a decision needs them. Nodes may be added and removed
@@ -276,12 +292,10 @@ class Nodes(Mapping[str, Node]):
 
     def _refresh(self, seen: SeenNode) -> None:
         own = self._own.get(seen.node.name, {})
-        if seen.new:
+        stale = self._stale(seen)
+        if stale is None:
             seen.found.clear()
-            pools: Iterable[PoolID] = {**own, **self._open}
-        else:
-            pools = seen.stale
-        for pool in pools:
+        for pool in {**own, **self._open} if stale is None else stale:
             seeing = self._open.get(pool)
             if seeing is None and pool not in own:
                 seen.found.pop(pool, None)
@@ -295,7 +309,7 @@ class Nodes(Mapping[str, Node]):
                 seen.found.pop(pool, None)
             if seeing is not None:
                 (seeing.add if sees else seeing.discard)(seen.index)
-        seen.new = False
+        seen.position = self._changed_pools.position
         seen.stale.clear()
         self._sort(seen, own)
 
@@ -303,14 +317,13 @@ class Nodes(Mapping[str, Node]):
         """What a hypothetical node sees: open slices, and the pools in `own`, which have all slices of the pool and the
         node's own. Nothing is cached.
         """
-        seen = SeenNode(HYPOTHETICAL, node)
+        seen = SeenNode(HYPOTHETICAL, node, position=maxsize)
         for pool in {**own, **self._open}:
             published = own.get(pool) or self._pool_of(pool)
             assert published is not None, pool
             seen_pool = self._gather(published, published.slices_for(node.name), node)
             if seen_pool.pool is not None or seen_pool.error:
                 seen.found[pool] = seen_pool
-        seen.new = False
         self._sort(seen, own)
         return seen
 

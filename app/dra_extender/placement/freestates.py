@@ -199,7 +199,7 @@ class FreeStates:
     """`loads` are kept up to date by the owner."""
 
     def __init__(self, nodes: Nodes, ledger: Ledger, loads: Loads, features: FeatureGates) -> None:
-        self.changes = ChangeLog()
+        self.changes = ChangeLog[int]()
         self.shares = features.DRAConsumableCapacity
         """True when devices can be shared."""
         self.epoch = 0

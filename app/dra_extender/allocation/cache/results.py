@@ -257,7 +257,7 @@ class ResultCache:
         """The node, brought up to date, and its key. Raises TurnSpent and Deferred."""
         budget.spend(NODE)
         seen = (overlay.hypothetical(name) if overlay is not None else None) or self._seen_nodes[name]
-        if seen.new or seen.stale:
+        if not self._nodes.is_current(seen):
             budget.spend(self._nodes.refresh_work(seen))
             self._nodes.current(seen)
         if len(seen.pools) > NODE:
