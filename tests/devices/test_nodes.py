@@ -8,6 +8,8 @@ from msgspec.structs import replace
 from dra_extender.api.core import Node, NodeSelector
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectMeta
+from dra_extender.api.quantity import Quantity
+from dra_extender.api.resource import Counter, CounterSet, ResourceSlice
 from dra_extender.devices import nodes
 from dra_extender.devices.inventory import Inventory
 from tests.support.counting import calls, lines
@@ -91,3 +93,45 @@ def test_a_node_that_missed_more_changes_than_are_remembered_looks_at_all_pools(
     assert not inventory.nodes.is_current(seen)
     assert list(inventory.pools_seen("n")) == [("gpu.example.com", "own"), ("gpu.example.com", "kept")]
     assert inventory.nodes.is_current(seen)
+
+
+def consuming(node: str, pool: str, count: int, devices: int, value: str = "1") -> ResourceSlice:
+    """A slice of a pool with shared counters."""
+    consumes = [{"counterSet": "c", "counters": {"m": {"value": value}}}]
+    named = [{"name": f"{node}-{number}", "consumesCounters": consumes} for number in range(devices)]
+    return make_slice(node, named, pool=pool, count=count, part=f"-{node}")
+
+
+def shared_pool(slices: int, devices: int) -> Inventory:
+    """Each node has a slice with so many devices, all of which consume the counters of one more slice."""
+    inventory = Inventory(FeatureGates())
+    counters = make_slice("", [], pool="p", count=slices + 1, part="-c")
+    offered = (CounterSet("c", {"m": Counter(Quantity(9))}),)
+    inventory.put_slice(replace(counters, spec=replace(counters.spec, shared_counters=offered)))
+    for number in range(slices):
+        inventory.nodes.put(Node(ObjectMeta(name=f"n{number}")))
+        inventory.put_slice(consuming(f"n{number}", "p", slices + 1, devices))
+    return inventory
+
+
+def test_what_a_node_costs_in_a_pool_with_counters_does_not_depend_on_the_slices_of_others() -> None:
+    def count(slices: int) -> int:
+        inventory = shared_pool(slices, 4)
+        first, second = (inventory.nodes.seen[name] for name in ("n0", "n1"))
+        inventory.nodes.current(first)
+        found = lines(lambda: inventory.nodes.current(second), 10_000, "devices")
+        pool = second.pools[0].pool
+        assert pool is not None
+        assert (len(pool.names), len(pool.consumers), pool.problem) == (4, 4 * slices, "")
+        return found
+
+    assert count(60) <= count(2) + 5
+
+
+def test_a_change_of_one_slice_looks_at_no_device_of_the_others() -> None:
+    def count(devices: int) -> int:
+        inventory = shared_pool(40, devices)
+        changed = consuming("n0", "p", 41, 3, value="2")
+        return lines(lambda: inventory.put_slice(changed), 20_000, "devices")
+
+    assert count(32) <= count(4) + 5

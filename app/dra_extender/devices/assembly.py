@@ -11,21 +11,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import chain
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import ResourceSlice
-from dra_extender.devices.models import DeviceList, declared_groups
+from dra_extender.devices.models import Consumption, DeviceList, SetGroups, declared_groups
 from dra_extender.devices.nodeselection import NodeSelection, NodeSelectorError
 from dra_extender.devices.pools import Pool
 from dra_extender.devices.usage import PoolID
 from dra_extender.devices.validity import (
     TOO_MANY,
     are_too_many,
-    defects,
+    counter_defects,
+    duplicate_devices,
     gap_of,
+    ignores_groups,
     is_complete,
     is_ignored,
     with_devices,
@@ -40,43 +43,99 @@ class GatherError(ValueError):
     """The node selection of a slice is invalid. No pod with claims can be placed on a node that needs it."""
 
 
+class PoolCounters:
+    """What these slices of a pool define and consume of counters. `defect`: why it is invalid; empty when valid."""
+
+    def __init__(
+        self,
+        slices: Sequence[ResourceSlice],
+        features: FeatureGates,
+        device_list: Callable[[ResourceSlice], DeviceList],
+    ) -> None:
+        found = [part for item in slices for part in item.spec.shared_counters]
+        self.offered = {
+            part.name: {name: counter.value.nano for name, counter in part.counters.items()} for part in found
+        }
+        """What the counter sets offer, set -> counter -> nano units."""
+        self._partitions = [device_list(item).partitions for item in with_devices(slices, features)]
+        known = {*self.offered, *((name, counter) for name, counters in self.offered.items() for counter in counters)}
+        sound = len(found) == len(self.offered) and all(part.needs <= known for part in self._partitions)
+        ordered = () if sound else sorted(slices, key=_by_name)
+        self.defect = next((defect.what for defect in counter_defects(ordered, features)), "")
+
+    @cached_property
+    def consumers(self) -> tuple[tuple[str, Consumption], ...]:
+        return tuple([(name, traits.consumes) for part in self._partitions for name, traits in part.consumers])
+
+    @cached_property
+    def groups(self) -> tuple[tuple[str, SetGroups], ...]:
+        """The compatibility groups of the consumers, if some has any."""
+        if not any(part.grouped for part in self._partitions):
+            return ()
+        return tuple([(name, declared_groups(traits)) for part in self._partitions for name, traits in part.consumers])
+
+
 class Generations:
-    """Counts the slices of a pool in the whole cluster by generation, and lists the slices that concern counters."""
+    """Counts the slices of a pool in the whole cluster by generation, and sums up what they define and consume of
+    counters: once for all nodes.
+    """
 
-    __slots__ = ("counts", "newest", "with_counters")
-
-    def __init__(self, slices: Iterable[ResourceSlice], features: FeatureGates) -> None:
+    def __init__(
+        self,
+        slices: Iterable[ResourceSlice],
+        features: FeatureGates,
+        device_list: Callable[[ResourceSlice], DeviceList],
+    ) -> None:
+        self._features, self._device_list = features, device_list
         self.newest = 0
         """The newest generation."""
         self.counts: Counter[int] = Counter()
-        self.with_counters: dict[int, list[ResourceSlice]] = {}
+        self._with_counters: dict[int, list[ResourceSlice]] = {}
         """The slices that define counters, or have devices that consume them."""
+        self._counters: dict[int, PoolCounters] = {}
+        ignores = ignores_groups(features)
         for item in slices:
-            if is_ignored(item, features):
+            partitions = device_list(item).partitions
+            if ignores and partitions.grouped:
                 continue
             generation = item.spec.pool.generation
             self.newest = max(self.newest, generation)
             self.counts[generation] += 1
-            if item.spec.shared_counters or any(device.consumes_counters for device in item.spec.devices):
-                self.with_counters.setdefault(generation, []).append(item)
+            if item.spec.shared_counters or partitions.needs:
+                self._with_counters.setdefault(generation, []).append(item)
+
+    def counters(self, generation: int) -> PoolCounters | None:
+        """Those of the slices of this generation; None without any."""
+        slices = self._with_counters.get(generation)
+        if slices is not None and generation not in self._counters:
+            self._counters[generation] = PoolCounters(slices, self._features, self._device_list)
+        return self._counters.get(generation)
+
+
+class SlicesOfPool(Protocol):
+    """The slices of one pool in the whole cluster."""
+
+    id: PoolID
+
+    def device_list(self, item: ResourceSlice) -> DeviceList:
+        """The devices of a slice, with the taints of rules."""
+        ...
+
+    @property
+    def generations(self) -> Generations: ...
 
 
 def gather_pool(
-    id: PoolID,
-    slices: Sequence[ResourceSlice],
-    node: Node,
-    features: FeatureGates,
-    devices_of: DevicesOf,
-    generations: Callable[[], Generations] | None = None,
+    published: SlicesOfPool, slices: Sequence[ResourceSlice], node: Node, features: FeatureGates
 ) -> Pool | None:
-    """The pool as the node sees it; None when the node does not see it. `slices`: all slices that the node may see.
-    `generations` counts the slices of the whole cluster; it is called only if the pool looks incomplete. Without it,
-    `slices` has all slices of the pool. Raises GatherError.
+    """The pool as the node sees it; None when the node does not see it. `slices`: all slices that the node may see. The
+    others are looked at only if the pool looks incomplete, once for all nodes. Raises GatherError.
     """
+    id = published.id
     collected: list[ResourceSlice] = []
     generation = 0
     for item in sorted(slices, key=lambda item: is_own(item, features), reverse=True):  # upstream's order
-        if not _relevant(item, node.name, node.metadata.labels, features, devices_of):
+        if not _relevant(item, node.name, node.metadata.labels, features, published):
             continue
         current = item.spec.pool.generation
         if not collected or current > generation:
@@ -85,19 +144,22 @@ def gather_pool(
             collected.append(item)
     if not collected:
         return None
-    others: list[ResourceSlice] = []
+    shared: PoolCounters | None = None
     wanted = collected[0].spec.pool.resource_slice_count
     if not is_complete(wanted, len(collected)):
-        everywhere = generations() if generations is not None else Generations(slices, features)
+        everywhere = published.generations
         if everywhere.newest > generation:
             return None
         if not is_complete(wanted, everywhere.counts[generation]):
             gaps = [gap for item in slices if (gap := gap_of(item, features))]
             return Pool(id, incomplete=True, gap=gaps[0]) if gaps else Pool(id, incomplete=True)
-        names = {item.metadata.name for item in collected}
-        others = [item for item in everywhere.with_counters.get(generation, ()) if item.metadata.name not in names]
-    collected.sort(key=lambda item: item.metadata.name.encode())
-    return _assemble(id, collected, others, node, features, devices_of)
+        shared = everywhere.counters(generation)
+    collected.sort(key=_by_name)
+    return _assemble(published, collected, shared, node, features)
+
+
+def _by_name(item: ResourceSlice) -> bytes:
+    return item.metadata.name.encode()
 
 
 def is_own(item: ResourceSlice, features: FeatureGates) -> bool:
@@ -118,7 +180,7 @@ def is_for_all(item: ResourceSlice, features: FeatureGates) -> bool:
 
 
 def _relevant(
-    item: ResourceSlice, node: str, labels: Mapping[str, str], features: FeatureGates, devices_of: DevicesOf
+    item: ResourceSlice, node: str, labels: Mapping[str, str], features: FeatureGates, published: SlicesOfPool
 ) -> bool:
     spec = item.spec
     if is_ignored(item, features):
@@ -132,7 +194,7 @@ def _relevant(
     if matched is not None or not spec.per_device_node_selection:
         return matched is True
     # Stops at the first match, as upstream: an invalid selector after it is not an error.
-    found = devices_of(item)
+    found = published.device_list(item)
     named = zip(found.names, found.selections, strict=True)
     return any(_matches(selection, f"device {device} in slice {name}", node, labels) for device, selection in named)
 
@@ -148,29 +210,26 @@ def _matches(selection: NodeSelection, subject: str, node: str, labels: Mapping[
 
 
 def _assemble(
-    id: PoolID,
+    published: SlicesOfPool,
     slices: list[ResourceSlice],
-    others: list[ResourceSlice],
+    shared: PoolCounters | None,
     node: Node,
     features: FeatureGates,
-    devices_of: DevicesOf,
 ) -> Pool:
-    """A complete pool, valid or not."""
+    """A complete pool, valid or not. `shared`: the counters of all its slices, if the node does not see all slices."""
+    id = published.id
     if are_too_many(slices):
         return Pool(id, invalid=TOO_MANY)
     usable = with_devices(slices, features)
-    device_lists = [devices_of(item) for item in usable]
-    alone = len(slices) == len(device_lists) == 1 and not others and device_lists[0].valid_alone
-    defect = None if alone else next(defects(slices, features, others), None)
-    if defect is not None:
-        return Pool(id, invalid=defect.what)
-    counters: dict[str, dict[str, int]] = {}
-    if features.DRAPartitionableDevices:
-        counters = {
-            counter_set.name: {name: counter.value.nano for name, counter in counter_set.counters.items()}
-            for item in (*slices, *others)
-            for counter_set in item.spec.shared_counters
-        }
+    device_lists = [published.device_list(item) for item in usable]
+    counters: PoolCounters | None = None
+    if not (len(slices) == len(device_lists) == 1 and shared is None and device_lists[0].valid_alone):
+        defect = next((defect.what for defect in duplicate_devices(slices, features)), "")
+        if not defect and features.DRAPartitionableDevices:
+            counters = shared or PoolCounters(slices, features, published.device_list)
+            defect = counters.defect
+        if defect:
+            return Pool(id, invalid=defect)
     selections: list[NodeSelection] = []
     elsewhere, unserved, unmatchable, skips = 0, 0, {}, {}
     for item, found in zip(usable, device_lists, strict=True):
@@ -189,19 +248,17 @@ def _assemble(
             except NodeSelectorError as problem:
                 unmatchable[len(selections)] = f"failed to perform node selection for device {name}: {problem}"
             selections.append(selection)
-    lists = [*device_lists, *map(devices_of, others)] if counters else []
-    named = ((name, model.traits) for each in lists for name, model in zip(each.names, each.models, strict=True))
-    consuming = [(name, traits) for name, traits in named if traits.partition]
-    groups = ((name, declared_groups(traits)) for name, traits in consuming)
+    if counters is not None and not counters.offered:
+        counters = None
     return Pool(
         id,
         _joined([found.names for found in device_lists]),
         _joined([found.models for found in device_lists]),
         tuple(selections),
         late=any(found.late for found in device_lists),
-        counters=counters,
-        consumers=tuple((name, traits.consumes) for name, traits in consuming),
-        groups=tuple(groups) if any(traits.groups for _, traits in consuming) else (),
+        counters=counters.offered if counters else {},
+        consumers=counters.consumers if counters and usable else (),
+        groups=counters.groups if counters and usable else (),
         elsewhere=elsewhere,
         unserved=unserved,
         skips=skips,

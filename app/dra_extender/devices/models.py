@@ -13,7 +13,7 @@ Compatibility groups: devices in use on one counter set have a group in common, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -154,13 +154,26 @@ def _ordinary(attribute: DeviceAttribute) -> bool:
     return type(value) in (bool, int) or (type(value) is str and len(value) <= LONG_TEXT)
 
 
+class Partitions(NamedTuple):
+    """What the devices of a slice consume of counters. `needs`: the counter sets and counters that have to be defined.
+    `grouped`: a device has compatibility groups.
+    """
+
+    consumers: tuple[tuple[str, Traits], ...] = ()
+    needs: frozenset[str | CounterID] = frozenset()
+    grouped: bool = False
+
+
+_WHOLE: Final = Partitions()
+
+
 class DeviceList:
     """The devices of a slice, in its order; `names[i]` and `models[i]` belong to device i. Immutable.
 
     `late`: a device has binding conditions. `valid_alone`: a pool of these devices only has no defect.
     """
 
-    __slots__ = ("__weakref__", "_selections", "devices", "late", "models", "names", "valid_alone")
+    __slots__ = ("__weakref__", "_partitions", "_selections", "devices", "late", "models", "names", "valid_alone")
 
     def __init__(self, devices: tuple[Device, ...], models: tuple[DeviceModel, ...]) -> None:
         self.devices = devices
@@ -169,6 +182,7 @@ class DeviceList:
         self.late = any(model.traits.binding_conditions for model in models)
         self.valid_alone = valid_alone(devices)
         self._selections: tuple[NodeSelection, ...] | None = None
+        self._partitions: Partitions | None = None
 
     @property
     def selections(self) -> tuple[NodeSelection, ...]:
@@ -176,6 +190,18 @@ class DeviceList:
         if self._selections is None:
             self._selections = tuple(map(NodeSelection, self.devices))
         return self._selections
+
+    @property
+    def partitions(self) -> Partitions:
+        if self._partitions is None:
+            named = zip(self.names, self.models, strict=True)
+            consumers = tuple([(name, model.traits) for name, model in named if model.traits.partition])
+            parts = [part for device in self.devices for part in device.consumes_counters]
+            needs = {(part.counter_set, name) for part in parts for name in part.counters}
+            sets = {part.counter_set for part in parts}
+            grouped = any(part.compatibility_groups for part in parts)
+            self._partitions = Partitions(consumers, frozenset((*needs, *sets)), grouped) if parts else _WHOLE
+        return self._partitions
 
 
 class DeviceLists:

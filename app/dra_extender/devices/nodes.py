@@ -365,9 +365,7 @@ class Nodes(Mapping[str, Node]):
         if published.id in self.selector_limit.refused:
             return SeenPool(Pool(published.id, invalid=TOO_SELECTIVE))
         try:
-            pool = gather_pool(
-                published.id, slices, node, self._features, published.device_list, lambda: published.generations
-            )
+            pool = gather_pool(published, slices, node, self._features)
         except GatherError as problem:
             return SeenPool(None, str(problem))
         return SeenPool(pool)

@@ -194,7 +194,8 @@ class PublishedPool:
     @cached_property
     def generations(self) -> Generations:
         """All slices by generation. A new object after every change."""
-        return Generations(map(self.published, self._published), self._features)
+        slices = [item for item, _ in self._published.values()]
+        return Generations(slices, self._features, lambda item: self._published[item.metadata.name][1])
 
     def device_list(self, item: ResourceSlice) -> DeviceList:
         return self._with_taints(item.metadata.name)[1]

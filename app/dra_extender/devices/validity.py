@@ -54,20 +54,24 @@ def valid_alone(devices: Sequence[Device]) -> bool:
     return distinct and not any(device.consumes_counters for device in devices)
 
 
-def defects(
-    slices: Sequence[ResourceSlice], features: FeatureGates, others: Sequence[ResourceSlice] = ()
-) -> Iterator[ObjectProblem]:
-    """Why a pool of these slices is invalid: the first defect for each slice and rule. `others`: slices that the node
-    does not see, and that define counters of the pool or have devices that consume them. `what` is constant;
-    explanations quote it.
+def defects(slices: Sequence[ResourceSlice], features: FeatureGates) -> Iterator[ObjectProblem]:
+    """Why a pool of these slices is invalid: the first defect for each slice and rule. `what` is constant; explanations
+    quote it.
     """
-    devices = with_devices(slices, features)
-    yield from _duplicates("device", ((item, item.spec.devices) for item in devices))
+    yield from duplicate_devices(slices, features)
+    yield from counter_defects(slices, features)
+
+
+def duplicate_devices(slices: Sequence[ResourceSlice], features: FeatureGates) -> Iterator[ObjectProblem]:
+    return _duplicates("device", ((item, item.spec.devices) for item in with_devices(slices, features)))
+
+
+def counter_defects(slices: Sequence[ResourceSlice], features: FeatureGates) -> Iterator[ObjectProblem]:
+    """What is wrong with the counters that the slices define or that their devices consume."""
     if features.DRAPartitionableDevices:
-        everywhere = [*slices, *others]
-        yield from _duplicates("counter set", ((item, item.spec.shared_counters) for item in everywhere))
-        offered = {found.name: found.counters for item in everywhere for found in item.spec.shared_counters}
-        for item in (*devices, *others):
+        yield from _duplicates("counter set", ((item, item.spec.shared_counters) for item in slices))
+        offered = {found.name: found.counters for item in slices for found in item.spec.shared_counters}
+        for item in with_devices(slices, features):
             if missing := _missing_counter(item, offered):
                 advice = "the driver has to publish it in spec.sharedCounters of a slice of the pool"
                 yield _problem(item.metadata.name, missing, advice)
@@ -103,9 +107,14 @@ def _missing_counter(item: ResourceSlice, offered: Mapping[str, Mapping[str, obj
 
 def is_ignored(item: ResourceSlice, features: FeatureGates) -> bool:
     """Whether the slice counts as missing, because it uses compatibility groups and their gate is off."""
-    if features.DRADeviceCompatibilityGroups and features.DRAPartitionableDevices:
-        return False
-    return any(part.compatibility_groups for device in item.spec.devices for part in device.consumes_counters)
+    return ignores_groups(features) and any(
+        part.compatibility_groups for device in item.spec.devices for part in device.consumes_counters
+    )
+
+
+def ignores_groups(features: FeatureGates) -> bool:
+    """Whether slices that use compatibility groups count as missing."""
+    return not (features.DRADeviceCompatibilityGroups and features.DRAPartitionableDevices)
 
 
 def gap_of(item: ResourceSlice, features: FeatureGates) -> str:
