@@ -6,14 +6,15 @@ import pytest
 from msgspec.structs import replace
 
 from dra_extender.api.core import Node, NodeSelector
+from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.quantity import Quantity
-from dra_extender.api.resource import Counter, CounterSet, ResourceSlice
-from dra_extender.devices import nodes
+from dra_extender.api.resource import Counter, CounterSet, ResourcePool, ResourceSlice
+from dra_extender.devices import nodes, nodeselection
 from dra_extender.devices.inventory import Inventory
 from tests.support.counting import calls, lines
-from tests.support.simulation.objects import make_slice
+from tests.support.simulation.objects import Json, make_slice
 
 POOLS = 200
 
@@ -41,11 +42,11 @@ def test_work_for_a_node_counts_each_pool_that_it_is_compared_with() -> None:
         for_all = make_slice("", [], pool=f"pool-{number}")
         inventory.put_slice(replace(for_all, spec=replace(for_all.spec, all_nodes=None, node_selector=NodeSelector())))
     seen = inventory.nodes.seen["n"]
-    assert inventory.nodes.refresh_work(seen) == 4 * POOLS
-    inventory.nodes.current(seen)
+    assert sum(inventory.nodes.refresh(seen)) >= 4 * POOLS
+    assert inventory.nodes.is_current(seen)
     inventory.put_slice(for_all)
-    assert inventory.nodes.refresh_work(seen) == 0
-    assert len(inventory.nodes.current(seen).pools) == 1
+    assert sum(inventory.nodes.refresh(seen)) == 1, "the slice was gathered for all nodes"
+    assert len(seen.pools) == 1
     inventory.put_slice(make_slice("", ["a"], pool="pool-0"))
     assert len(inventory.nodes.current(seen).pools) == 2
 
@@ -135,3 +136,82 @@ def test_a_change_of_one_slice_looks_at_no_device_of_the_others() -> None:
         return lines(lambda: inventory.put_slice(changed), 20_000, "devices")
 
     assert count(32) <= count(4) + 5
+
+
+SELECTING = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "Exists"}]}]}
+
+
+def selecting(pool: str) -> ResourceSlice:
+    """A slice for nodes in a rack, in a pool of which some nodes have a slice too."""
+    found = make_slice("", [f"{pool}-d"], pool=pool, count=2)
+    selector = convert(NodeSelector, SELECTING)
+    return replace(found, spec=replace(found.spec, all_nodes=None, node_selector=selector))
+
+
+def test_what_a_node_costs_is_charged_where_devices_name_their_nodes() -> None:
+    inventory = Inventory(FeatureGates())
+    for name in ("n0", "n1"):
+        inventory.nodes.put(Node(ObjectMeta(name=name)))
+    named: list[str | Json] = [{"name": f"d{number}", "nodeName": f"n{number}"} for number in range(100)]
+    for part in range(8):
+        item = make_slice("", named, pool="p", count=8, part=f"-{part}")
+        spec = replace(item.spec, all_nodes=None, per_device_node_selection=True)
+        inventory.put_slice(replace(item, spec=spec))
+    for seen in inventory.nodes.seen.values():
+        work: list[int] = []
+        count = lines(lambda: work.extend(inventory.nodes.refresh(seen)), 100_000, "devices")  # noqa: B023
+        assert 0 < count / sum(work) < 20
+
+
+def test_a_node_is_brought_up_to_date_pool_by_pool_and_an_interruption_repeats_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gathered: list[object] = []
+    monkeypatch.setattr(nodes, "gather_pool", lambda published, *given: gathered.append(published.id))
+    inventory = Inventory(FeatureGates())
+    inventory.nodes.put(Node(ObjectMeta(name="n", labels={"rack": "r"})))
+    for number in range(5):
+        inventory.put_slice(selecting(f"p{number}"))
+    seen, steps = inventory.nodes.seen["n"], 0
+    while not inventory.nodes.is_current(seen):
+        steps += 1
+        step = inventory.nodes.refresh(seen)
+        next(step)
+        next(step, 0)
+        del step
+    assert (len(gathered), len(set(gathered)), steps) == (5, 5, 5)
+
+
+def test_a_node_that_goes_while_it_is_brought_up_to_date_leaves_nothing_behind() -> None:
+    inventory = Inventory(FeatureGates())
+    inventory.nodes.put(Node(ObjectMeta(name="old", labels={"rack": "r"})))
+    inventory.put_slice(replace(selecting("p"), spec=replace(selecting("p").spec, pool=ResourcePool("p", 1, 1))))
+    step = inventory.nodes.refresh(inventory.nodes.seen["old"])
+    next(step)
+    inventory.nodes.drop("old")
+    inventory.nodes.put(Node(ObjectMeta(name="new")))
+    assert list(step) == []
+    assert list(inventory.nodes_seeing(("gpu.example.com", "p"))) == []
+
+
+def test_the_selector_of_a_slice_is_parsed_once_however_many_nodes_and_events_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parsed: list[NodeSelector] = []
+
+    def counting(selector: NodeSelector) -> nodeselection.Matcher:
+        parsed.append(selector)
+        return parse(selector)
+
+    parse = nodeselection.parse
+    monkeypatch.setattr(nodeselection, "parse", counting)
+    inventory = Inventory(FeatureGates())
+    inventory.put_slice(selecting("p"))
+    for number in range(4):
+        inventory.nodes.put(Node(ObjectMeta(name=f"n{number}", labels={"rack": "r"})))
+        inventory.put_slice(make_slice(f"n{number}", ["e"], pool="p", count=2, part=f"-{number}"))
+        for name in inventory.nodes:
+            view = inventory.view(name)
+            assert view is not None
+            assert len(view.devices) == 2
+    assert len(parsed) == 1

@@ -104,7 +104,8 @@ def test_the_selector_of_a_device_is_parsed_once_for_all_nodes(monkeypatch: pyte
     for rack in range(4):
         meta = {"name": f"n{rack}", "uid": f"n{rack}", "labels": {"rack": f"{rack}"}}
         cluster.apply(Applied(convert(Node, {"metadata": meta})))
-    assert list(nodes.refresh_all()) == [4 + 3] * 4, "work for one pool with three requirements"
+    work = [sum(nodes.refresh(seen)) for seen in nodes.seen.values()]
+    assert work == [3 + 10 * (2 + 3) + 1] + [3 + (2 + 3) + 1] * 3, "three requirements, parsed once; the pool gathered"
     seen = [nodes.view(f"n{rack}") for rack in range(4)]
     assert [len(view.pools) if view is not None else 0 for view in seen] == [1, 1, 1, 0]
     assert len(parsed) == 3

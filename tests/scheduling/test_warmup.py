@@ -32,17 +32,17 @@ class Work:
 
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
-    counted, refresh, decide = Work(), Nodes._refresh, ResultCache._result_of
+    counted, sort, decide = Work(), Nodes._sort, ResultCache._result_of
 
-    def counting_refresh(nodes: Nodes, *given: object) -> None:
+    def counting_sort(nodes: Nodes, *given: object) -> None:
         counted.refreshes += 1
-        refresh(nodes, *given)  # type: ignore[arg-type]
+        sort(nodes, *given)  # type: ignore[arg-type]
 
     def counting_decide(results: ResultCache, *given: object) -> int:
         counted.results += 1
         return decide(results, *given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Nodes, "_refresh", counting_refresh)
+    monkeypatch.setattr(Nodes, "_sort", counting_sort)
     monkeypatch.setattr(ResultCache, "_result_of", counting_decide)
     yield counted
 

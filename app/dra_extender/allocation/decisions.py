@@ -181,9 +181,9 @@ class Decisions:
         every = (*filters, *(own.filters if own is not None else ()))
         signatures = caches.pools(None if exact else reads_of(every, sorted(names), budget))
         found: dict[str, Hashable] = {}
-        for each in filter(None, map(cluster.inventory.nodes.seen.get, nodes)):
-            budget.spend(cluster.inventory.nodes.refresh_work(each))
-            seen = cluster.inventory.nodes.current(each)
+        for seen in filter(None, map(cluster.inventory.nodes.seen.get, nodes)):
+            for units in cluster.inventory.nodes.refresh(seen):
+                budget.spend(units)
             found[seen.node.name] = seen.error or tuple(
                 (signatures.of(item, pool, budget), caches.states.of(pool, cluster.ledger.holdings(pool.id)))
                 for item in seen.pools

@@ -121,6 +121,10 @@ class SlicesOfPool(Protocol):
         """The devices of a slice, with the taints of rules."""
         ...
 
+    def selection(self, item: ResourceSlice) -> NodeSelection:
+        """The nodes that the slice names, parsed at most once."""
+        ...
+
     @property
     def generations(self) -> Generations: ...
 
@@ -190,7 +194,7 @@ def _relevant(
     if spec.shared_counters and not features.is_1_37:
         return True
     name = item.metadata.name
-    matched = _matches(NodeSelection(spec), f"slice {name}", node, labels)
+    matched = _matches(published.selection(item), f"slice {name}", node, labels)
     if matched is not None or not spec.per_device_node_selection:
         return matched is True
     # Stops at the first match, as upstream: an invalid selector after it is not an error.
@@ -239,7 +243,7 @@ def _assemble(
             if not (features.DRAOptionalNodeOperations and node.may_skip_operations):
                 unserved |= sum(1 << index for index in devices)
         if not item.spec.per_device_node_selection:
-            selections += [NodeSelection(item.spec)] * len(item.spec.devices)
+            selections += [published.selection(item)] * len(item.spec.devices)
             continue
         for name, selection in zip(found.names, found.selections, strict=True):
             try:

@@ -37,6 +37,8 @@ from dra_extender.limits import DEVICES_OF_NODE
 KEPT_VIEWS = 512
 HYPOTHETICAL = -1
 """The index of a hypothetical node."""
+NODE_WORK: Final = 50
+"""Units of work that a node costs apart from its pools."""
 CHANGED_POOLS: Final = 1_024
 """So many changed pools are remembered for nodes; a node that has missed more looks at all pools again."""
 
@@ -74,7 +76,7 @@ class SeenNode:
     error: str = ""
     found: dict[PoolID, SeenPool] = field(default_factory=dict)
     alike: Container[PoolID] = ()
-    stale: set[PoolID] = field(default_factory=set)
+    stale: dict[PoolID, None] = field(default_factory=dict)
     position: int = -1
 
 
@@ -105,6 +107,8 @@ class Nodes(Mapping[str, Node]):
         self._computed: set[PoolID] = set()
         """Pools computed for some node since their last change. All other pools are stale on every node."""
         self._seen_pools: dict[PoolID, dict[Visible, SeenPool]] = {}
+        self._gathered = 0
+        """Units of work for pools that were gathered: one for a slice, and for four devices."""
         self._views: LRUCache[str, NodeView] = LRUCache(KEPT_VIEWS)
 
     def __getitem__(self, name: str) -> Node:
@@ -195,9 +199,9 @@ class Nodes(Mapping[str, Node]):
                 for name in names:
                     known = self.seen.get(name or "")
                     if known is not None and pool not in known.stale:
-                        known.stale.add(pool)
+                        known.stale[pool] = None
                         if len(known.stale) > CHANGED_POOLS:
-                            known.stale, known.position = {pool}, -1
+                            known.stale, known.position = {}, -1
                         self._views.pop(known.node.name, None)
                         self.changes.note(known.index)
             self._computed.discard(pool)
@@ -250,35 +254,63 @@ class Nodes(Mapping[str, Node]):
         published = self._pool_of(pool)
         yield from (name for name in (published.own_nodes() if published else ()) if name in self.seen)
 
-    def refresh_work(self, seen: SeenNode) -> int:
-        """Units of work for bringing the node up to date: four for a pool, one for a requirement of selectors."""
-        stale = self._stale(seen)
-        pools = (self._open.keys() if stale is None else self._open.keys() & stale) - self.selector_limit.refused
-        return 4 * len(pools) + sum(self.selector_limit.sizes.get(pool, 0) for pool in pools)
-
     def is_current(self, seen: SeenNode) -> bool:
         return not seen.stale and seen.position >= self._changed_pools.position
 
     def current(self, seen: SeenNode) -> SeenNode:
-        if not self.is_current(seen):
-            self._refresh(seen)
+        for _ in self.refresh(seen):
+            pass
         return seen
 
-    def _stale(self, seen: SeenNode) -> set[PoolID] | None:
-        """The pools that the node has to look at again; None: all."""
-        changed = self._changed_pools.since(seen.position)
-        return None if changed is None else seen.stale.union(changed)
+    def refresh(self, seen: SeenNode) -> Iterator[int]:
+        """Bring the node up to date, one pool at a step. Slices and nodes may change between steps. The units of work
+        of each step before it is done, except what pools that no node has seen before cost: they follow.
+        """
+        owed, name = 0, seen.node.name
+        while not self.is_current(seen):
+            if seen.position != self._changed_pools.position:
+                changed = self._changed_pools.since(seen.position)
+                if changed is None:
+                    seen.found.clear()
+                    changed = *self._own.get(name, ()), *self._open
+                seen.stale.update(dict.fromkeys(changed))
+                seen.position = self._changed_pools.position
+            if seen.stale:
+                pool, _ = seen.stale.popitem()
+                if work := owed + self._work(pool):
+                    seen.stale[pool] = None  # until it has been looked at
+                    yield work
+                    if self.seen.get(name) is not seen:
+                        return
+                    owed = 0
+                    if pool not in seen.stale:
+                        continue
+                    del seen.stale[pool]
+                gathered = self._gathered
+                self._look(pool, seen)
+                owed = self._gathered - gathered
+            if not seen.stale:
+                gathered = self._gathered
+                self._sort(seen, self._own.get(name, ()))
+                owed += self._gathered - gathered
+        if owed:
+            yield owed
+
+    def _work(self, pool: PoolID) -> int:
+        """Units of work for what a node sees of open slices: three for a pool, one for a slice, for three devices with
+        selections of their own, and for a requirement, which costs ten when it is parsed.
+        """
+        published = self._pool_of(pool) if pool in self._open and pool not in self.selector_limit.refused else None
+        return 3 + published.visibility_work if published is not None else 0
 
     def refresh_all(self) -> Iterator[int]:
-        """Bring all nodes up to date, one at a step, before a decision needs them. Nodes may be added and removed
+        """Bring all nodes up to date, one pool at a step, before a decision needs them. Nodes may be added and removed
         between steps. The units of work of each.
         """
         for name in list(self.seen):
-            seen = self.seen.get(name)
-            if seen is not None:
-                work = self.refresh_work(seen)
-                self.current(seen)
-                yield work
+            yield NODE_WORK
+            if (seen := self.seen.get(name)) is not None:
+                yield from self.refresh(seen)
 
     def view(self, name: str) -> NodeView | None:
         """All pools of the node; None when the node is not known."""
@@ -290,28 +322,19 @@ class Nodes(Mapping[str, Node]):
             view = self._views[name] = NodeView(name, pools, seen.error)
         return view
 
-    def _refresh(self, seen: SeenNode) -> None:
-        own = self._own.get(seen.node.name, {})
-        stale = self._stale(seen)
-        if stale is None:
-            seen.found.clear()
-        for pool in {**own, **self._open} if stale is None else stale:
-            seeing = self._open.get(pool)
-            if seeing is None and pool not in own:
-                seen.found.pop(pool, None)
-                continue
-            self._computed.add(pool)
-            seen_pool = self._see(pool, seen.node)
-            sees = seen_pool.pool is not None or bool(seen_pool.error)
-            if sees:
-                seen.found[pool] = seen_pool
-            else:
-                seen.found.pop(pool, None)
-            if seeing is not None:
-                (seeing.add if sees else seeing.discard)(seen.index)
-        seen.position = self._changed_pools.position
-        seen.stale.clear()
-        self._sort(seen, own)
+    def _look(self, pool: PoolID, seen: SeenNode) -> None:
+        """Find out what the node sees of the pool."""
+        seeing = self._open.get(pool)
+        seen.found.pop(pool, None)
+        if seeing is None and pool not in self._own.get(seen.node.name, ()):
+            return
+        self._computed.add(pool)
+        seen_pool = self._see(pool, seen.node)
+        sees = seen_pool.pool is not None or bool(seen_pool.error)
+        if sees:
+            seen.found[pool] = seen_pool
+        if seeing is not None:
+            (seeing.add if sees else seeing.discard)(seen.index)
 
     def would_see(self, node: Node, own: Mapping[PoolID, PublishedPool]) -> SeenNode:
         """What a hypothetical node sees: open slices, and the pools in `own`, which have all slices of the pool and the
@@ -362,6 +385,7 @@ class Nodes(Mapping[str, Node]):
         return seen_pool
 
     def _gather(self, published: PublishedPool, slices: tuple[ResourceSlice, ...], node: Node) -> SeenPool:
+        self._gathered += len(slices) + sum([len(item.spec.devices) for item in slices]) // 4
         if published.id in self.selector_limit.refused:
             return SeenPool(Pool(published.id, invalid=TOO_SELECTIVE))
         try:

@@ -11,7 +11,7 @@ structured/internal/incubating/pools_incubating.go.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from itertools import accumulate
 from typing import Final
@@ -196,12 +196,12 @@ def visibility_size(item: ResourceSlice) -> int:
     return sum(each.node_selector.size for each in chosen if each.node_selector is not None)
 
 
-def visibility_of(item: ResourceSlice, selections: Iterable[NodeSelection]) -> Visibility:
-    """Nodes with the same value see the same devices of the slice, whose devices have these selections. With the rules
-    of Kubernetes 1.36, all nodes see a slice that defines counters.
+def visibility_of(item: ResourceSlice, own: NodeSelection, selections: Iterable[NodeSelection]) -> Visibility:
+    """Nodes with the same value see the same devices of the slice. `own`: its selection; `selections`: those of its
+    devices. With the rules of Kubernetes 1.36, all nodes see a slice that defines counters.
     """
     spec = item.spec
-    whole = _visibility(NodeSelection(spec))
+    whole = _visibility(own)
     if spec.shared_counters:
         matches = whole or _never
         return lambda name, labels: (True, matches(name, labels))
@@ -235,28 +235,32 @@ def _never(_name: str, _labels: Mapping[str, str]) -> Hashable:
 class NodeSelectorLimit:
     """`refused`: the pools that are invalid because each node would have to evaluate too many requirements.
 
-    Promises: the pools of a driver whose slices are not for one node have at most `REQUIREMENTS_OF_NODE` requirements
-    together; those with most are refused first. Drivers do not count for each other. A change of a pool costs the same
-    with any number of pools, unless the driver has too many requirements.
+    Promises: the pools whose slices are not for one node have at most `REQUIREMENTS_OF_NODE` requirements together;
+    those with most are refused first. Drivers share the limit, because a driver can have any name. A change of a pool
+    looks at no other, unless there are too many requirements.
     """
 
     def __init__(self) -> None:
         self.refused: frozenset[PoolID] = frozenset()
-        self.sizes: dict[PoolID, int] = {}
+        self._sizes: dict[PoolID, int] = {}
         """The requirements of each pool that has some."""
-        self._of_driver: Counter[str] = Counter()
+        self._ordered: list[tuple[int, PoolID]] = []
+        self._total = 0
 
     def change(self, pool: PoolID, size: int) -> Set[PoolID]:
         """The pool has this many requirements now. Returns the pools that are refused because of it, or no longer."""
-        driver, known, before = pool[0], self.sizes.pop(pool, 0), self.refused
+        known, before = self._sizes.pop(pool, 0), self.refused
         if size:
-            self.sizes[pool] = size
+            self._sizes[pool] = size
         if size == known:
             return frozenset()
-        self._of_driver[driver] += size - known
-        self.refused = frozenset(id for id in before if id[0] != driver)
-        if self._of_driver[driver] > REQUIREMENTS_OF_NODE:
-            ordered = sorted((size, id) for id, size in self.sizes.items() if id[0] == driver)
-            totals = accumulate(size for size, _ in ordered)
-            self.refused |= {id for total, (_, id) in zip(totals, ordered, strict=True) if total > REQUIREMENTS_OF_NODE}
+        if known:
+            del self._ordered[bisect_left(self._ordered, (known, pool))]
+        if size:
+            insort(self._ordered, (size, pool))
+        self._total += size - known
+        kept = len(self._ordered)
+        if self._total > REQUIREMENTS_OF_NODE:
+            kept = bisect_right(list(accumulate(size for size, _ in self._ordered)), REQUIREMENTS_OF_NODE)
+        self.refused = frozenset(id for _, id in self._ordered[kept:])
         return before ^ self.refused

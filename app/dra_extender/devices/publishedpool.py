@@ -27,7 +27,7 @@ from dra_extender.api.resource import (
 )
 from dra_extender.devices.assembly import Generations, is_own
 from dra_extender.devices.models import DeviceList, DeviceLists
-from dra_extender.devices.nodeselection import Visibility, visibility_of, visibility_size
+from dra_extender.devices.nodeselection import NodeSelection, Visibility, visibility_of, visibility_size
 from dra_extender.devices.usage import PoolID
 from dra_extender.devices.validity import is_complete
 
@@ -72,8 +72,9 @@ class PublishedPool:
         self._tainted: dict[str, tuple[ResourceSlice, DeviceList]] = {}
         """The same with the taints of rules; without slices whose taints have to be added."""
         self._own: dict[str, dict[str, None]] = {}
-        self._open: dict[str, int] = {}
-        """The cost of the visibility of each open slice."""
+        self._open: dict[str, tuple[int, int]] = {}
+        """The requirements of each open slice, and units of work for its other selections."""
+        self._selections: dict[str, NodeSelection] = {}
         self._forget()
 
     def copy(self) -> PublishedPool:
@@ -81,7 +82,7 @@ class PublishedPool:
         made = PublishedPool(self.id, self._features, self._lists, self._rules)
         made._published, made._tainted = dict(self._published), dict(self._tainted)
         made._own = {node: dict(names) for node, names in self._own.items()}
-        made._open = dict(self._open)
+        made._open, made._selections = dict(self._open), dict(self._selections)
         return made
 
     def put(self, published: ResourceSlice) -> None:
@@ -90,13 +91,15 @@ class PublishedPool:
             self._unindex(name)
         device_list = self._lists.of(self.id[0], published.spec.devices)
         spec = msgspec.structs.replace(published.spec, devices=device_list.devices)
+        self._selections[name] = NodeSelection(published.spec)
         self._published[name] = (msgspec.structs.replace(published, spec=spec), device_list)
         self._tainted.pop(name, None)
         self._forget()
         if is_own(published, self._features):
             self._own.setdefault(published.spec.node_name or "", {})[name] = None
         else:
-            self._open[name] = visibility_size(published)
+            devices = len(published.spec.devices) if published.spec.per_device_node_selection else 0
+            self._open[name] = visibility_size(published), 1 + devices // 3
 
     def rules_changed(self) -> None:
         self._tainted.clear()
@@ -127,12 +130,12 @@ class PublishedPool:
         self._by_name: dict[tuple[str, int], dict[str, Device]] = {}
         self._whole: dict[str | None, bool] = {}
         self._newest: dict[str, int] = {}
-        for name in ("visibilities", "generations", "_by_generation", "_least"):
+        for name in ("visibilities", "_visibility_work", "generations", "_by_generation", "_least"):
             self.__dict__.pop(name, None)
 
     def drop(self, name: str) -> None:
         self._unindex(name)
-        del self._published[name]
+        del self._published[name], self._selections[name]
         self._tainted.pop(name, None)
         self._forget()
 
@@ -180,16 +183,23 @@ class PublishedPool:
     def visibilities(self) -> tuple[Visibility, ...]:
         """The visibility of each open slice."""
         return tuple(
-            visibility_of(
-                item, self._published[item.metadata.name][1].selections if item.spec.per_device_node_selection else ()
-            )
-            for item in self.open_slices()
+            visibility_of(item, self.selection(item), devices.selections if item.spec.per_device_node_selection else ())
+            for item, devices in map(self._published.__getitem__, sorted(self._open))
         )
 
     @property
     def visibility_size(self) -> int:
         """The cost of all `visibilities` for a node, in requirements of node selectors."""
-        return sum(self._open.values())
+        return sum(size for size, _ in self._open.values())
+
+    @cached_property
+    def _visibility_work(self) -> int:
+        return sum(size + more for size, more in self._open.values())
+
+    @property
+    def visibility_work(self) -> int:
+        """Units of work for all `visibilities` of a node: a tenth of what it costs to parse the selectors."""
+        return self._visibility_work if "visibilities" in self.__dict__ else 10 * self._visibility_work
 
     @cached_property
     def generations(self) -> Generations:
@@ -199,6 +209,9 @@ class PublishedPool:
 
     def device_list(self, item: ResourceSlice) -> DeviceList:
         return self._with_taints(item.metadata.name)[1]
+
+    def selection(self, item: ResourceSlice) -> NodeSelection:
+        return self._selections[item.metadata.name]
 
     def generation(self, node: str | None = None) -> int:
         """The newest generation of the slices for the node; without a node, of all slices. -1 without slices. The empty

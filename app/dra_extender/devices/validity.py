@@ -22,7 +22,7 @@ from dra_extender.limits import DEVICES_OF_NODE, REQUIREMENTS_OF_NODE
 from dra_extender.plaintext import counted
 
 TOO_MANY = f"the node sees more than {DEVICES_OF_NODE:,} devices"
-TOO_SELECTIVE = f"with the driver's smaller pools it has more than {REQUIREMENTS_OF_NODE:,} node selector requirements"
+TOO_SELECTIVE = f"with all smaller pools it has more than {REQUIREMENTS_OF_NODE:,} node selector requirements"
 
 
 class ObjectProblem(msgspec.Struct, frozen=True, order=True):

@@ -328,7 +328,8 @@ class FreeStates:
         return view, NodeHoldings(view, held)
 
     def _state(self, seen: SeenNode, more: Held, budget: WorkBudget) -> NodeFreeState:
-        self._nodes.current(seen)
+        for units in self._nodes.refresh(seen):
+            budget.spend(units)
         whole, load = allocatable(seen.node), self._loads.on(seen.node.name)
         return NodeFreeState(
             self._devices(seen, more, budget),

@@ -50,8 +50,6 @@ from dra_extender.workers.pool import WorkerPool
 
 log = structlog.get_logger(__name__)
 
-_NODE: Final = 50
-"""Units of work to evaluate a node, without its selectors."""
 _WARM_PERIOD: Final = 30.0
 """Seconds between two evaluations of changed nodes on a standby."""
 
@@ -258,7 +256,7 @@ class Engine:
     def _evaluating(self) -> Turns[None]:
         done = 0
         for work in self.cluster.inventory.nodes.refresh_all():
-            done += _NODE + work
+            done += work
             if done >= TURN_WORK:
                 done = 0
                 yield

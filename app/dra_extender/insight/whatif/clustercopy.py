@@ -215,7 +215,7 @@ def copied(view: View, only: Set[str] | None = None, copy: ClusterCopy | None = 
     for event in undecodable:
         copy.cluster.apply(event)
     for work in copy.cluster.inventory.nodes.refresh_all():
-        yield from budget.charge(COPY + work)
+        yield from budget.charge(work)
     return copy
 
 
