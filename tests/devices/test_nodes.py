@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 from msgspec.structs import replace
 
@@ -215,3 +217,26 @@ def test_the_selector_of_a_slice_is_parsed_once_however_many_nodes_and_events_th
             assert view is not None
             assert len(view.devices) == 2
     assert len(parsed) == 1
+
+
+def test_what_no_node_sees_any_longer_is_not_kept() -> None:
+    inventory, pool = Inventory(FeatureGates()), ("gpu.example.com", "p")
+    item = selecting("p")
+    inventory.put_slice(replace(item, spec=replace(item.spec, pool=ResourcePool("p", 1, 1))))
+    inventory.nodes.put(Node(ObjectMeta(name="n", labels={"rack": "r"})))
+    seen = inventory.nodes.current(inventory.nodes.seen["n"])
+    kept = weakref.ref(seen.found[pool])
+    inventory.nodes.put(Node(ObjectMeta(name="n")))
+    assert pool not in inventory.nodes.current(seen).found
+    assert kept() is None
+
+
+def test_nodes_that_do_not_see_a_pool_find_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    gathered: list[object] = []
+    monkeypatch.setattr(nodes, "gather_pool", lambda *given: gathered.append(given))
+    inventory = Inventory(FeatureGates())
+    inventory.put_slice(selecting("p"))
+    for number in range(3):
+        inventory.nodes.put(Node(ObjectMeta(name=f"{number}")))
+    assert sum(inventory.nodes.refresh_all()) > 0
+    assert len(gathered) == 1

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from sys import maxsize
 from typing import Final
+from weakref import WeakValueDictionary
 
 from cachetools import LRUCache
 
@@ -106,7 +107,8 @@ class Nodes(Mapping[str, Node]):
         """What nodes without own slices see of the pools in `_alike` and `_deviceless`, in search order."""
         self._computed: set[PoolID] = set()
         """Pools computed for some node since their last change. All other pools are stale on every node."""
-        self._seen_pools: dict[PoolID, dict[Visible, SeenPool]] = {}
+        self._seen_pools: dict[PoolID, WeakValueDictionary[Visible, SeenPool]] = {}
+        """What some node sees of a pool."""
         self._gathered = 0
         """Units of work for pools that were gathered: one for a slice, and for four devices."""
         self._views: LRUCache[str, NodeView] = LRUCache(KEPT_VIEWS)
@@ -378,7 +380,7 @@ class Nodes(Mapping[str, Node]):
         if pool in self.selector_limit.refused or not published.visibilities:
             return self._gather(published, published.slices_for(name), node)  # no other node sees these slices
         visible = own, node.may_skip_operations, *[visibility(name, labels) for visibility in published.visibilities]
-        known = self._seen_pools.setdefault(pool, {})
+        known = self._seen_pools.setdefault(pool, WeakValueDictionary())
         seen_pool = known.get(visible)
         if seen_pool is None:
             seen_pool = known[visible] = self._gather(published, published.slices_for(name), node)
@@ -392,9 +394,10 @@ class Nodes(Mapping[str, Node]):
             pool = gather_pool(published, slices, node, self._features)
         except GatherError as problem:
             return SeenPool(None, str(problem))
-        return SeenPool(pool)
+        return SeenPool(pool) if pool is not None else _UNSEEN
 
 
+_UNSEEN: Final = SeenPool(None)
 _NO_NODE: Final = Node(ObjectMeta())
 
 
