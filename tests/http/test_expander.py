@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
 import grpc.aio
 import pytest
-import structlog
 import trustme
 
 from dra_extender.api.core import Node
@@ -20,7 +19,7 @@ from dra_extender.api.decoding import convert
 from dra_extender.http import expander
 from dra_extender.http.expander import ExpanderServer, best, decoded, node_of
 from dra_extender.http.metrics import Metrics
-from dra_extender.limits import CHARACTERS_OF_LINE, FIELDS_OF_MESSAGE
+from dra_extender.limits import FIELDS_OF_MESSAGE
 from dra_extender.scheduling.turns import Turns, run_at_once
 from dra_extender.scheduling.view import View
 from tests.http.test_whatif import Known
@@ -142,40 +141,27 @@ def test_a_gang_may_use_existing_nodes_beside_new_ones() -> None:
     assert choose(view, request([option(group, "w") for group in "ab"], {g: new(g) for g in "ab"})) == ["a"]
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_the_group_that_does_not_suit_is_never_chosen(seed: int) -> None:
-    """One group of several suits the pods; the others lack devices, resources or a toleration."""
-    chance = random.Random(seed)
+def only_one_fits(chance: random.Random) -> tuple[View, bytes, str]:
+    """The cluster, the request, and of several groups the one that suits the pods. The others lack devices, resources
+    or a toleration, or have devices of another model.
+    """
     groups = [f"group-{number}" for number in range(chance.randint(2, 5))]
     right, wanted = chance.choice(groups), chance.randint(1, 4)
     pods = [f"p{number}" for number in range(chance.randint(1, 4))]
     documents, templates = list[Json](), dict[str, bytes]()
     for group in groups:
-        fault = "" if group == right else chance.choice(("few", "none", "small", "taint"))
+        fault = "" if group == right else chance.choice(("few", "none", "other", "small", "taint"))
         devices = {"few": wanted - 1, "none": 0}.get(fault, wanted + chance.randint(0, 3))
-        documents += machine(group, devices)
+        documents += machine(group, devices, "B" if fault == "other" else "A")
         if chance.random() < 0.5 and devices:
             documents += running(f"r-{group}", f"{group}-1", "gpu-0")
         taints = [DEDICATED] if fault == "taint" else []
         templates[group] = new(group, cpu="100m" if fault == "small" else "8", taints=taints)
-    documents += [item for name in pods for item in waiting(name, wanted)]
+    documents += [item for name in pods for item in of_class("model-a", waiting(name, wanted))]
     chance.shuffle(groups)
-    view = view_of(*documents)
-    before = state(view)
     options = [option(group, pods, chance.randint(1, 5)) for group in groups]
-    assert choose(view, request(options, templates, chance.choice((2, 3)))) == [right]
-    assert state(view) == before
-
-
-def test_the_log_has_the_first_verdicts_and_the_beginning_of_each_name() -> None:
-    names = ["a", *(f"{number}-{'x' * 50_000}" for number in range(200))]
-    templates = {"a": new("a"), names[1]: new("b", cpu="m" * 50_000)}
-    with structlog.testing.capture_logs() as logs:
-        choose(view_of(*A2, *machine("b", 2), *waiting("w")), request([option(name, "w") for name in names], templates))
-    refused, compared = logs
-    assert (compared["options"], compared["verdicts"]["a"]) == (201, "(-1, 1)")
-    assert len(compared["verdicts"]) == expander.LOGGED
-    assert [len(json.dumps(each)) < CHARACTERS_OF_LINE for each in (refused, compared)] == [True, True]
+    models = device_class("model-a", f'device.attributes["{GPU}"].model == "A"')
+    return view_of(models, *documents), request(options, templates, chance.choice((2, 3))), right
 
 
 # --- messages
@@ -273,13 +259,14 @@ class Stage:
         self.files = write_certificate(folder, self.ca, clients=self.clients)
 
     async def call(self, data: bytes, *, mutual: bool = True, certificate: trustme.CA | None = None) -> bytes:
-        """One call to a server that demands certificates if `mutual`; by a client with one of this CA."""
-        return (await self.calls(1, data, mutual=mutual, certificate=certificate))[0]
+        """One call."""
+        async with self.client(mutual=mutual, certificate=certificate) as ask:
+            found: bytes = await ask(data)
+            return found
 
-    async def calls(
-        self, count: int, data: bytes, *, mutual: bool = True, certificate: trustme.CA | None = None
-    ) -> list[bytes]:
-        """So many calls at once, on one connection."""
+    @asynccontextmanager
+    async def client(self, *, mutual: bool = True, certificate: trustme.CA | None = None) -> AsyncIterator[Call]:
+        """Calls a server that demands certificates if `mutual`; by a client with one of this CA."""
         server = ExpanderServer(self.known, self.metrics, "127.0.0.1:0", self.files[: 3 if mutual else 2], 100_000)
         await server.start()
         own = certificate.issue_cert("ca") if certificate is not None else None
@@ -287,9 +274,7 @@ class Stage:
         credentials = grpc.ssl_channel_credentials(self.ca.cert_pem.bytes(), key, chain)
         try:
             async with grpc.aio.secure_channel(f"localhost:{server.port}", credentials) as channel:
-                method = channel.unary_unary("/grpcplugin.Expander/BestOptions")
-                first = await method(data)  # by then the client knows what the server allows
-                return [first, *await asyncio.gather(*(method(data) for _ in range(count - 1)))]
+                yield channel.unary_unary("/grpcplugin.Expander/BestOptions")
         finally:
             await server.stop(1)
 
@@ -313,6 +298,16 @@ async def test_a_client_with_a_certificate_gets_the_options_without_their_pods(s
     assert stage.counted() == {"some": 1}
 
 
+async def test_the_group_that_does_not_suit_is_never_chosen(stage: Stage) -> None:
+    async with stage.client(certificate=stage.clients) as ask:
+        for seed in range(200):
+            view, asked, right = only_one_fits(random.Random(seed))
+            stage.known.view, before = view, state(view)
+            assert groups_in(await ask(asked)) == [right], seed
+            assert state(view) == before, seed
+    assert stage.counted() == {"some": 200}
+
+
 async def test_a_client_without_a_certificate_is_refused_unless_any_client_may_call(stage: Stage) -> None:
     for certificate in (None, trustme.CA()):
         with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -324,7 +319,9 @@ async def test_a_client_without_a_certificate_is_refused_unless_any_client_may_c
 
 async def test_calls_of_a_connection_wait_for_each_other_before_their_messages_are_received(stage: Stage) -> None:
     """Ten calls at once took a GiB of messages, although all but two were refused."""
-    found = await stage.calls(10, ASKED, certificate=stage.clients)
+    async with stage.client(certificate=stage.clients) as ask:
+        await ask(ASKED)  # from then on the client knows what the server allows
+        found = await asyncio.gather(*(ask(ASKED) for _ in range(10)))
     assert [groups_in(each) for each in found] == [["a"]] * 10
 
 
