@@ -59,7 +59,8 @@ async def test_one_pod_is_asked_about(world: World, source: Source, capsys: pyte
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"add_node": ["node-0"]}, "--add-node node-0: expected like=NODE,count=N"),
+        ({"add_node": ["node-0"]}, "--add-node node-0: expected like=NODE,count=N or nodepool=NAME,count=N"),
+        ({"add_node": ["nodepool=large"]}, "node large not found: name a node, or a NodePool that has nodes"),
         ({"without_pod": ["nobody"]}, "pod default/nobody not found"),
         ({"drain": ["nowhere"]}, "node nowhere not found"),
     ],
@@ -73,13 +74,20 @@ async def test_an_invalid_request_says_why(
 
 @pytest.mark.parametrize(
     ("text", "found"),
-    [("like=n", NodesLike("n", 1)), ("like=n,count=3", NodesLike("n", 3)), ("count=2,like=n", NodesLike("n", 2))],
+    [
+        ("like=n", NodesLike("n", 1)),
+        ("like=n,count=3", NodesLike("n", 3)),
+        ("count=2,like=n", NodesLike("n", 2)),
+        ("nodepool=p,count=2", NodesLike("p", 2)),
+    ],
 )
 def test_nodes_that_are_added_are_read(text: str, found: NodesLike) -> None:
     assert added_node(text) == found
 
 
-@pytest.mark.parametrize("text", ["", "n", "like=", "like=n,count=x", "like=n,more=1", "like=n,count=-1"])
+@pytest.mark.parametrize(
+    "text", ["", "n", "like=", "like=n,count=x", "like=n,more=1", "like=n,nodepool=n", "like=n,count=-1"]
+)
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected like=NODE,count=N"):
         added_node(text)

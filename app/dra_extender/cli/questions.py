@@ -211,7 +211,14 @@ class WhatIfOptions(Source, frozen=True, kw_only=True):
 
     pod: WaitingPod = None
     filename: PodFile = ""
-    add_node: Annotated[list[str] | None, repeated("--add-node", "like=NODE,count=N", "add nodes like this one")] = None
+    add_node: Annotated[
+        list[str] | None,
+        repeated(
+            "--add-node",
+            "like=NODE,count=N",
+            "add nodes like this one; nodepool=NAME,count=N: like the first node of this NodePool of Karpenter",
+        ),
+    ] = None
     without_pod: Annotated[list[str] | None, repeated("--without-pod", "POD", "delete this pod")] = None
     drain: Annotated[list[str] | None, repeated("--drain", "NODE", "drain this node")] = None
     with_file: Annotated[

@@ -241,6 +241,15 @@ def opened(view: View, name: str) -> NewNode:
     return uncordoned(view.cluster.nodes[name]), list(view.cluster.inventory.own_slices(name))
 
 
+def examples_of_nodes(view: View) -> dict[str, str]:
+    """What new nodes may be like: each existing node, and by NodePool of Karpenter its first node."""
+    nodes, found = view.cluster.nodes, dict[str, str]()
+    for name, node in nodes.items():
+        if pool := node.metadata.labels.get(NODE_POOL):
+            found[pool] = min(name, found.get(pool, name))
+    return found | {name: name for name in nodes}
+
+
 def nodes_like(node: Node, slices: Sequence[ResourceSlice], used: set[str]) -> Iterator[NewNode]:
     """Nodes like this one, which have names of their own. Adds the names to `used`."""
     suffixes = (f"-like-{number}" for number in count(1))

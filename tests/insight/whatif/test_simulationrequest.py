@@ -63,6 +63,7 @@ def slices_with(**spec: Any) -> Json:
         ({"newNodes": [{"like": "a", "count": 0}]}, "newNodes[0].count: Expected `int` >= 1: give a list such as"),
         ({"newNodes": [{"like": "a", "count": 600}] * 2}, "count: more than 1,000 pods or new nodes, all together"),
         ({"newNodes": [{"node": {"spec": {}}}]}, "newNodes[0].node: Node (unnamed): Object missing required field"),
+        ({"newNodes": [{"node": {"metadata": {}}}]}, "newNodes[0].node: has no metadata.name: give it one"),
         ({"newNodes": [slices_with(nodeName="m")]},
          "newNodes[0].slices[0]: is not of node n alone: correct it, or leave it out"),
         ({"newNodes": [slices_with(nodeName=None, allNodes=True)]}, "newNodes[0].slices[0]: is not of node n alone"),

@@ -75,6 +75,14 @@ def test_who_fits_after_a_change(documents: list[Json], changes: Json, expected:
     assert verdicts(ask(documents, **changes)) == expected
 
 
+def test_a_node_is_like_the_first_one_of_a_node_pool() -> None:
+    label = {"karpenter.sh/nodepool": "large"}
+    pool = [*machine("z", 8, labels=label), *machine("y", 1, labels=label)]
+    busy = [*running("r", "y", "gpu-0"), *running("s", "z", *(f"gpu-{number}" for number in range(8)))]
+    found = ask([*FULL, *pool, *busy, *waiting("w")], add_nodes=(NodesLike("large", 2),))
+    assert (found.nodes_added, verdicts(found)) == (("y-like-1", "y-like-2"), {"w": "would fit"})
+
+
 def test_pods_that_share_a_claim_stay_together() -> None:
     shared = [*running("p", "a", "gpu-0"), pod("r", "a", claims="p")]
     shared[1]["status"]["reservedFor"].append({"resource": "pods", "name": "r", "uid": "uid-r"})

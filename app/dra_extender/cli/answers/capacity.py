@@ -79,12 +79,12 @@ async def answer_what_if(given: WhatIfOptions) -> int:
 
 
 def added_node(text: str) -> NodesLike:
-    """Reads `like=NODE,count=N`; one node without a count. Raises ValueError."""
+    """Reads `like=NODE,count=N`, or `nodepool=NAME`; one node without a count. Raises ValueError."""
     parts = dict(part.partition("=")[::2] for part in text.split(","))
-    count = parts.get("count", "1")
-    if not parts.get("like") or parts.keys() - {"like", "count"} or not (count.isascii() and count.isdigit()):
-        raise ValueError(f"--add-node {text}: expected like=NODE,count=N")
-    return NodesLike(parts["like"], int(count))
+    count, likes = parts.pop("count", "1"), [*parts.values()]
+    if parts.keys() not in ({"like"}, {"nodepool"}) or not likes[0] or not (count.isascii() and count.isdigit()):
+        raise ValueError(f"--add-node {text}: expected like=NODE,count=N or nodepool=NAME,count=N")
+    return NodesLike(likes[0], int(count))
 
 
 async def answer_simulate(given: SimulateOptions) -> int:

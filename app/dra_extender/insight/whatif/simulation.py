@@ -21,9 +21,9 @@ from dra_extender.api.groups import GANG, GANG_SIZE
 from dra_extender.api.resource import MAX_DEVICES, ResourceSlice
 from dra_extender.insight.manifests import draft, manifests, pods_of
 from dra_extender.insight.requests import InvalidRequestError, nodes_named, parsed, pod_named
-from dra_extender.insight.snapshot import NODE_POOL, NewNode, nodes_like, opened
+from dra_extender.insight.snapshot import NewNode, examples_of_nodes, nodes_like, opened
 from dra_extender.insight.whatif.clustercopy import ClusterCopy, Placed, Placing, copied, decided_on
-from dra_extender.insight.whatif.whatif import MOST_NAMES, problems_of_slices
+from dra_extender.insight.whatif.whatif import MOST_NAMES, NODE_OR_POOL, problems_of_slices
 from dra_extender.insight.why.diagnosis import of_pod
 from dra_extender.limits import PODS_OF_GANG
 from dra_extender.scheduling.claims import created_names
@@ -160,10 +160,10 @@ class _Simulating:
         )
 
     def _add_nodes(self) -> Turns[None]:
-        copy, used = self._copy, {*self._view.cluster.nodes}
+        copy, used, examples = self._copy, {*self._view.cluster.nodes}, examples_of_nodes(self._view)
         drivers = {driver for driver, _ in self._view.cluster.inventory.pools}
         for number, item in enumerate(self._request.new_nodes):
-            node, slices = _node_of(self._view, f"newNodes[{number}]", item)
+            node, slices = _node_of(self._view, examples, f"newNodes[{number}]", item)
             for new in islice(nodes_like(node, slices, used), int(item.count)):
                 self._unused.append(new[0].name)
                 copy.put(new[0])
@@ -266,18 +266,18 @@ class _Simulating:
         return fit, refused
 
 
-def _node_of(view: View, field: str, item: NewNodes) -> NewNode:
+def _node_of(view: View, examples: Mapping[str, str], field: str, item: NewNodes) -> NewNode:
     """The node that the new ones are like, and its slices. Raises InvalidRequestError."""
     if not (item.like or item.node) or (item.like and item.slices):
         raise InvalidRequestError(field, "needs like or node, and slices only without like", "change it")
     given = parsed(partial(convert, Node), item.node, _REMEDIES, f"{field}.node") if item.node else None
     if item.like:
-        nodes = view.cluster.nodes
-        names = [name for name, node in nodes.items() if item.like in (name, node.metadata.labels.get(NODE_POOL))]
-        names = names or nodes_named(nodes, [item.like], f"{field}.like", "name a node, or a NodePool that has nodes")
-        like, slices = opened(view, item.like if item.like in nodes else min(names))
+        (name,) = nodes_named(examples, [item.like], f"{field}.like", NODE_OR_POOL)
+        like, slices = opened(view, examples[name])
         return given or like, slices
     assert given is not None
+    if not given.name:
+        raise InvalidRequestError(f"{field}.node", "has no metadata.name", "give it one")
     node, slices = given, list[ResourceSlice]()
     for number, document in enumerate(item.slices):
         at = f"{field}.slices[{number}]"

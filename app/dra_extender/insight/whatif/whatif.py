@@ -24,7 +24,7 @@ from dra_extender.api.resource import ResourceClaim, ResourceSlice
 from dra_extender.devices.validity import problems_of
 from dra_extender.insight.manifests import Draft, HypotheticalObject
 from dra_extender.insight.requests import InvalidRequestError, nodes_named, parsed, pod_named
-from dra_extender.insight.snapshot import nodes_like, opened
+from dra_extender.insight.snapshot import examples_of_nodes, nodes_like, opened
 from dra_extender.insight.whatif.clustercopy import MOST_NODES, ClusterCopy, Placed, Placing, copied
 from dra_extender.insight.why.waiting import pending_pods
 from dra_extender.plaintext import counted
@@ -38,12 +38,14 @@ MOST_NAMES: Final = 1_000
 MOST_NAMED_PODS: Final = 100
 """Pods that are placed at once."""
 
+NODE_OR_POOL: Final = "name a node, or a NodePool that has nodes"
+
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
 Key = Annotated[str, msgspec.Meta(pattern="^[^/]+/[^/]+$", max_length=507, description="NAMESPACE/NAME")]
 
 
 class NodesLike(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """So many more nodes like this one, with nothing on them."""
+    """So many more nodes like this one, or like the first one of a NodePool of Karpenter, with nothing on them."""
 
     like: Name
     count: Annotated[float, msgspec.Meta(ge=1, le=MOST_ADDED, multiple_of=1, extra_json_schema={"type": "integer"})] = 1
@@ -69,10 +71,11 @@ changes_of: Final = partial(parsed, msgspec.json.Decoder(Changes).decode, remedi
 """The changes in the body of a request. Raises InvalidRequestError."""
 
 
-def validate(view: View, changes: Changes, objects: Sequence[HypotheticalObject]) -> None:
-    """Raises InvalidRequestError."""
+def validate(view: View, changes: Changes, objects: Sequence[HypotheticalObject]) -> list[str]:
+    """The nodes that the new ones are like. Raises InvalidRequestError."""
+    examples = examples_of_nodes(view) if changes.add_nodes else {}
     for number, more in enumerate(changes.add_nodes):
-        nodes_named(view.cluster.nodes, [more.like], f"addNodes[{number}].like")
+        nodes_named(examples, [more.like], f"addNodes[{number}].like", NODE_OR_POOL)
     total = int(sum(more.count for more in changes.add_nodes))
     if total > MOST_ADDED or any(more.count < 1 for more in changes.add_nodes):
         raise InvalidRequestError("addNodes", f"{total} nodes", f"1 to {MOST_ADDED} can be added, all together")
@@ -88,6 +91,7 @@ def validate(view: View, changes: Changes, objects: Sequence[HypotheticalObject]
         if claim is not None and claim.allocation is not None:
             remedy = "give the claim another name, or delete its pods in the same request"
             raise InvalidRequestError("", f"ResourceClaim {meta.key} exists and is allocated", remedy)
+    return [examples[more.like] for more in changes.add_nodes]
 
 
 Verdict = Literal["fits", "would fit", "no more", "does not fit"]
@@ -158,11 +162,11 @@ def simulating(
     """`drafts`: the pods to place; None means all pods that wait for devices. `objects`: objects to add. Raises
     InvalidRequestError in the first turn.
     """
-    validate(view, changes, objects)
+    examples = validate(view, changes, objects)
     copy = yield from copied(view)
     used, added = {*copy.cluster.nodes}, list[Node | HypotheticalObject](objects)
-    for more in changes.add_nodes:
-        for node, slices in islice(nodes_like(*opened(copy.view, more.like), used), int(more.count)):
+    for more, example in zip(changes.add_nodes, examples, strict=True):
+        for node, slices in islice(nodes_like(*opened(copy.view, example), used), int(more.count)):
             added += (node, *slices)
     waiting, evicted, deleted = yield from _concerned(copy.view, changes)
     displaced = {pod.metadata.uid: pod for pod in evicted}
