@@ -5,7 +5,7 @@ device, a rule with an empty one selects every device (API documentation of Kube
 dynamic-resource-allocation/resourceslice/tracker/tracker.go, selects every device in both cases). A slice is a node's
 own if it has `nodeName` and, with the rules of Kubernetes 1.36, no shared counters; every other slice is open: each
 node checks whether it sees it (structured/internal/incubating/pools_incubating.go). The event of a rule does not touch
-devices, because it may reach all of the cluster: whoever reads a slice next adds the taints.
+devices, because it may reach all of the cluster: the next reader of a slice adds the taints.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 SECONDS: Final = 4.0
 """cluster-autoscaler waits five seconds for an answer."""
-CONNECTIONS: Final = 8
+CONNECTIONS: Final = 4
 """More are refused: cluster-autoscaler has one."""
 CALLS_OF_CONNECTION: Final = 2
 """Others wait before the service receives their messages."""
@@ -222,7 +222,7 @@ class ExpanderServer:
             "grpc.max_connection_age_ms": int(CONNECTED_SECONDS * 1000),
             "grpc.max_connection_age_grace_ms": int(SECONDS * 1000),
         }
-        self._server = grpc.aio.server(options=list(options.items()), maximum_concurrent_rpcs=2)
+        self._server = grpc.aio.server(options=list(options.items()))
         method = grpc.unary_unary_rpc_method_handler(partial(self._best_options, grpc.StatusCode))
         service = grpc.method_handlers_generic_handler("grpcplugin.Expander", {"BestOptions": method})
         self._server.add_generic_rpc_handlers((service,))
