@@ -106,7 +106,7 @@ def consuming(node: str, pool: str, count: int, devices: int, value: str = "1") 
 
 
 def shared_pool(slices: int, devices: int) -> Inventory:
-    """Each node has a slice with so many devices, all of which consume the counters of one more slice."""
+    """Each node has a slice with so many devices. They consume the counters of one more slice."""
     inventory = Inventory(FeatureGates())
     counters = make_slice("", [], pool="p", count=slices + 1, part="-c")
     offered = (CounterSet("c", {"m": Counter(Quantity(9))}),)

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
-from sys import maxsize
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -67,8 +66,8 @@ _Ordered = tuple[tuple[bool, PoolID], SeenPool]
 class SeenNode:
     """A node and its pools in search order. `error`: why its slices cannot be evaluated; then `pools` is empty.
 
-    `found`: its pools by ID, except those in `alike`, which all nodes have. The pools in `stale` must be computed
-    again, and those that changed for all nodes after `position` of their log.
+    `found`: its pools by ID, except those in `alike`, which all nodes have. To be computed again: the pools in `stale`,
+    and those in the log of changed pools after `position`.
     """
 
     index: int
@@ -87,7 +86,6 @@ class Nodes(Mapping[str, Node]):
     def __init__(self, features: FeatureGates, pool_of: Callable[[PoolID], PublishedPool | None]) -> None:
         self.changes = ChangeLog[int]()
         self._changed_pools = ChangeLog[PoolID](CHANGED_POOLS)
-        """The pools that changed for all nodes."""
         self._features = features
         self._pool_of = pool_of
         self.seen: dict[str, SeenNode] = {}
@@ -108,9 +106,7 @@ class Nodes(Mapping[str, Node]):
         self._computed: set[PoolID] = set()
         """Pools computed for some node since their last change. All other pools are stale on every node."""
         self._seen_pools: dict[PoolID, WeakValueDictionary[Visible, SeenPool]] = {}
-        """What some node sees of a pool."""
-        self._gathered = 0
-        """Units of work for pools that were gathered: one for a slice, and for four devices."""
+        self._gathered = 0  # units of work: one for a slice, and for four devices
         self._views: LRUCache[str, NodeView] = LRUCache(KEPT_VIEWS)
 
     def __getitem__(self, name: str) -> Node:
@@ -268,7 +264,7 @@ class Nodes(Mapping[str, Node]):
         """Bring the node up to date, one pool at a step. Slices and nodes may change between steps. The units of work
         of each step before it is done, except what pools that no node has seen before cost: they follow.
         """
-        owed, name = 0, seen.node.name
+        owed, name, refused = 0, seen.node.name, self.selector_limit.refused
         while not self.is_current(seen):
             if seen.position != self._changed_pools.position:
                 changed = self._changed_pools.since(seen.position)
@@ -277,9 +273,11 @@ class Nodes(Mapping[str, Node]):
                     changed = *self._own.get(name, ()), *self._open
                 seen.stale.update(dict.fromkeys(changed))
                 seen.position = self._changed_pools.position
+            gathered = self._gathered
             if seen.stale:
                 pool, _ = seen.stale.popitem()
-                if work := owed + self._work(pool):
+                published = self._pool_of(pool) if pool in self._open and pool not in refused else None
+                if work := owed + (3 + published.visibility_work if published is not None else 0):
                     seen.stale[pool] = None  # until it has been looked at
                     yield work
                     if self.seen.get(name) is not seen:
@@ -290,25 +288,14 @@ class Nodes(Mapping[str, Node]):
                     del seen.stale[pool]
                 gathered = self._gathered
                 self._look(pool, seen)
-                owed = self._gathered - gathered
             if not seen.stale:
-                gathered = self._gathered
                 self._sort(seen, self._own.get(name, ()))
-                owed += self._gathered - gathered
+            owed = self._gathered - gathered
         if owed:
             yield owed
 
-    def _work(self, pool: PoolID) -> int:
-        """Units of work for what a node sees of open slices: three for a pool, one for a slice, for three devices with
-        selections of their own, and for a requirement, which costs ten when it is parsed.
-        """
-        published = self._pool_of(pool) if pool in self._open and pool not in self.selector_limit.refused else None
-        return 3 + published.visibility_work if published is not None else 0
-
     def refresh_all(self) -> Iterator[int]:
-        """Bring all nodes up to date, one pool at a step, before a decision needs them. Nodes may be added and removed
-        between steps. The units of work of each.
-        """
+        """Bring all nodes up to date before a decision needs them; steps and units as those of `refresh`."""
         for name in list(self.seen):
             yield NODE_WORK
             if (seen := self.seen.get(name)) is not None:
@@ -325,7 +312,6 @@ class Nodes(Mapping[str, Node]):
         return view
 
     def _look(self, pool: PoolID, seen: SeenNode) -> None:
-        """Find out what the node sees of the pool."""
         seeing = self._open.get(pool)
         seen.found.pop(pool, None)
         if seeing is None and pool not in self._own.get(seen.node.name, ()):
@@ -342,7 +328,7 @@ class Nodes(Mapping[str, Node]):
         """What a hypothetical node sees: open slices, and the pools in `own`, which have all slices of the pool and the
         node's own. Nothing is cached.
         """
-        seen = SeenNode(HYPOTHETICAL, node, position=maxsize)
+        seen = SeenNode(HYPOTHETICAL, node, position=1 << 62)
         for pool in {**own, **self._open}:
             published = own.get(pool) or self._pool_of(pool)
             assert published is not None, pool

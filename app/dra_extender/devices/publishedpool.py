@@ -198,7 +198,9 @@ class PublishedPool:
 
     @property
     def visibility_work(self) -> int:
-        """Units of work for all `visibilities` of a node: a tenth of what it costs to parse the selectors."""
+        """Units of work for all `visibilities` of a node: one for a slice, for three devices with selections of their
+        own, and for a requirement; ten times as much before the selectors are parsed.
+        """
         return self._visibility_work if "visibilities" in self.__dict__ else 10 * self._visibility_work
 
     @cached_property
