@@ -12,7 +12,7 @@ from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.quantity import Quantity
-from dra_extender.api.resource import Counter, CounterSet, ResourcePool, ResourceSlice
+from dra_extender.api.resource import Counter, CounterSet, DeviceTaintRule, ResourcePool, ResourceSlice
 from dra_extender.devices import nodes, nodeselection
 from dra_extender.devices.inventory import Inventory
 from tests.support.counting import calls, lines
@@ -240,3 +240,16 @@ def test_nodes_that_do_not_see_a_pool_find_out_once(monkeypatch: pytest.MonkeyPa
         inventory.nodes.put(Node(ObjectMeta(name=f"{number}")))
     assert sum(inventory.nodes.refresh_all()) > 0
     assert len(gathered) == 1
+
+
+def test_a_device_that_gets_the_taint_of_a_rule_is_charged() -> None:
+    """After a rule for all devices, the first filter on 5,000 nodes took 2.5 s in one turn."""
+    inventory = Inventory(FeatureGates())
+    inventory.nodes.put(Node(ObjectMeta(name="n")))
+    inventory.put_slice(make_slice("n", [f"d{index}" for index in range(8)]))
+    seen = inventory.nodes.seen["n"]
+    plain = sum(inventory.nodes.refresh(seen))
+    taint = {"key": "k", "effect": "NoSchedule"}
+    spec = {"taint": taint, "deviceSelector": {"device": "d0"}}
+    inventory.put_rule(convert(DeviceTaintRule, {"metadata": {"name": "r"}, "spec": spec}))
+    assert sum(inventory.nodes.refresh(seen)) >= plain + 8 * 7

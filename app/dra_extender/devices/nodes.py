@@ -23,7 +23,6 @@ from cachetools import LRUCache
 from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectMeta
-from dra_extender.api.resource import ResourceSlice
 from dra_extender.devices.assembly import GatherError, gather_pool, is_for_all, is_of_counters
 from dra_extender.devices.changelog import ChangeLog
 from dra_extender.devices.holdings import PoolState
@@ -106,7 +105,7 @@ class Nodes(Mapping[str, Node]):
         self._computed: set[PoolID] = set()
         """Pools computed for some node since their last change. All other pools are stale on every node."""
         self._seen_pools: dict[PoolID, WeakValueDictionary[Visible, SeenPool]] = {}
-        self._gathered = 0  # units of work: one for a slice, and for four devices
+        self._gathered = 0  # units of work: one for a slice, and for four devices; thirty for four that get taints
         self._views: LRUCache[str, NodeView] = LRUCache(KEPT_VIEWS)
 
     def __getitem__(self, name: str) -> Node:
@@ -209,10 +208,9 @@ class Nodes(Mapping[str, Node]):
         """The incomplete or invalid pool as nodes without devices in it see it, or None: the same as `before` unless
         they see a difference.
         """
-        counters = published.open_slices()
-        if not counters:
+        if not published.open_slices():
             return None
-        pool = self._gather(published, counters, _NO_NODE).pool
+        pool = self._gather(published, _NO_NODE).pool
         if pool is None or not (pool.incomplete or pool.invalid):
             return None
         known = before[1].pool if before is not None else None
@@ -332,7 +330,7 @@ class Nodes(Mapping[str, Node]):
         for pool in {**own, **self._open}:
             published = own.get(pool) or self._pool_of(pool)
             assert published is not None, pool
-            seen_pool = self._gather(published, published.slices_for(node.name), node)
+            seen_pool = self._gather(published, node)
             if seen_pool.pool is not None or seen_pool.error:
                 seen.found[pool] = seen_pool
         self._sort(seen, own)
@@ -364,16 +362,19 @@ class Nodes(Mapping[str, Node]):
         name, labels = node.name, node.metadata.labels
         own = published.own_names(name)
         if pool in self.selector_limit.refused or not published.visibilities:
-            return self._gather(published, published.slices_for(name), node)  # no other node sees these slices
+            return self._gather(published, node)  # no other node sees these slices
         visible = own, node.may_skip_operations, *[visibility(name, labels) for visibility in published.visibilities]
         known = self._seen_pools.setdefault(pool, WeakValueDictionary())
         seen_pool = known.get(visible)
         if seen_pool is None:
-            seen_pool = known[visible] = self._gather(published, published.slices_for(name), node)
+            seen_pool = known[visible] = self._gather(published, node)
         return seen_pool
 
-    def _gather(self, published: PublishedPool, slices: tuple[ResourceSlice, ...], node: Node) -> SeenPool:
-        self._gathered += len(slices) + sum([len(item.spec.devices) for item in slices]) // 4
+    def _gather(self, published: PublishedPool, node: Node) -> SeenPool:
+        before = published.tainted_devices
+        slices = published.slices_for(node.name)
+        tainted = 30 * (published.tainted_devices - before)
+        self._gathered += len(slices) + (sum([len(item.spec.devices) for item in slices]) + tainted) // 4
         if published.id in self.selector_limit.refused:
             return SeenPool(Pool(published.id, invalid=TOO_SELECTIVE))
         try:

@@ -71,6 +71,8 @@ class PublishedPool:
         """By name, with shared values."""
         self._tainted: dict[str, tuple[ResourceSlice, DeviceList]] = {}
         """The same with the taints of rules; without slices whose taints have to be added."""
+        self.tainted_devices = 0
+        """How many devices have got taints of rules so far."""
         self._own: dict[str, dict[str, None]] = {}
         self._open: dict[str, tuple[int, int]] = {}
         """The requirements of each open slice, and units of work for its other selections."""
@@ -111,6 +113,7 @@ class PublishedPool:
             found = published, _ = self._published[name]
             tainted = self._rules.tainted(self.id, published.spec.devices)
             if tainted is not published.spec.devices:
+                self.tainted_devices += len(tainted)
                 device_list = self._lists.of(self.id[0], tainted)
                 spec = msgspec.structs.replace(published.spec, devices=device_list.devices)
                 found = msgspec.structs.replace(published, spec=spec), device_list
