@@ -26,10 +26,9 @@ class Catalogue(PublishedPool):
         super().__init__(("gpu", "n"), FeatureGates(), DeviceLists(), TaintRules())
         devices: list[dict[str, Any]] = [{"name": "m", "capacity": {"memory": {"value": "10"}}}]
         for name, slices in (("p0", "4"), ("p1", "4"), ("p2", "8")):
-            counters = {"counterSet": "gpu", "counters": {"slices": {"value": slices}}}
-            devices.append({"name": name, "consumesCounters": [counters]})
-        self._devices = {device["name"]: convert(Device, device) for device in devices}
-        self.whole = True
+            counters = [{"counterSet": "gpu", "counters": {"slices": {"value": slices}}}]
+            devices += [{"name": name, "consumesCounters": counters}]
+        self._devices, self.whole = {device["name"]: convert(Device, device) for device in devices}, True
 
     def device(self, name: str, node: str | None = None) -> Device | None:
         return self._devices.get(name)

@@ -184,12 +184,12 @@ def test_the_slices_of_a_pool_are_sorted_once_per_change_however_many_generation
     pool, reads = empty_pool(), Counter[str]()
     for number in range(20):
         pool.put(make_slice(f"s{number}", "p", ["d"], generation=number, nodeName=f"n{number}"))
-    monkeypatch.setattr(pool, "tainted", counting(pool.tainted, reads))
+    monkeypatch.setattr(pool, "published", counting(pool.published, reads))
     for number in range(20):
         assert [item.metadata.name for item in pool.newest(f"n{number}")] == [f"s{number}"]
-    assert set(reads.values()) == {1}
-    assert all(pool.device("other", f"n{number}") is None for number in range(20))
     assert set(reads.values()) == {2}
+    assert all(pool.device("other", f"n{number}") is None for number in range(20))
+    assert set(reads.values()) == {3}
     pool.put(make_slice("s0", "p", ["d", "e"], generation=19, nodeName="n0"))
     assert [item.metadata.name for item in pool.newest("n0")] == ["s0", "s19"]
 

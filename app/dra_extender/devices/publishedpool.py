@@ -128,6 +128,17 @@ class PublishedPool:
         """All slices, with the taints of rules."""
         return map(self.tainted, self._published)
 
+    def add_taints(self) -> int:
+        """Units of work for the taints that had to be added to the slices."""
+        before = self.tainted_devices
+        for name in self._published:
+            self._with_taints(name)
+        return 8 * (self.tainted_devices - before)
+
+    def as_published(self) -> list[ResourceSlice]:
+        """All slices, without the rules' taints."""
+        return [item for item, _ in self._published.values()]
+
     def _forget(self) -> None:
         """Nothing that was derived from the slices holds any more."""
         self._by_name: dict[tuple[str, int], dict[str, Device]] = {}
@@ -209,8 +220,7 @@ class PublishedPool:
     @cached_property
     def generations(self) -> Generations:
         """All slices by generation. A new object after every change."""
-        slices = [item for item, _ in self._published.values()]
-        return Generations(slices, self._features, lambda item: self._published[item.metadata.name][1])
+        return Generations(self.as_published(), self._features, lambda item: self._published[item.metadata.name][1])
 
     def device_list(self, item: ResourceSlice) -> DeviceList:
         return self._with_taints(item.metadata.name)[1]
@@ -231,14 +241,16 @@ class PublishedPool:
         return self._newest[node]
 
     def newest(self, node: str | None = None) -> Sequence[ResourceSlice]:
-        """All slices of the generation that `generation` returns, also those of other nodes, by name."""
+        """All slices of the generation that `generation` returns, also those of other nodes, by name, without taints of
+        rules.
+        """
         return self._by_generation.get(self.generation(node), ())
 
     @cached_property
     def _by_generation(self) -> Mapping[int, Sequence[ResourceSlice]]:
         """All slices of each generation, by name."""
         found: dict[int, list[ResourceSlice]] = {}
-        for item in map(self.tainted, sorted(self._published)):
+        for item in map(self.published, sorted(self._published)):
             found.setdefault(item.spec.pool.generation, []).append(item)
         return found
 
@@ -264,7 +276,7 @@ class PublishedPool:
         devices = self._by_name.get((node, generation))
         if devices is None:
             whole = self._by_generation.get(generation, ())
-            slices = [self.tainted(name) for name in self.own_names(node)] if node else whole
+            slices = [self.published(name) for name in self.own_names(node)] if node else whole
             devices = self._by_name[node, generation] = {
                 device.name: device
                 for item in sorted(slices, key=lambda item: item.metadata.name in self._open)
@@ -280,7 +292,7 @@ class PublishedPool:
     @cached_property
     def _least(self) -> Mapping[str, Mapping[str, DeviceCapacity]]:
         found: dict[str, dict[str, DeviceCapacity]] = {}
-        for device in (device for item in self.slices() for device in item.spec.devices if device.capacity):
+        for device in (device for item in self.as_published() for device in item.spec.devices if device.capacity):
             known = found.setdefault(device.name, {})
             for key, capacity in device.capacity.items():
                 known[key] = min(capacity, known.get(key, capacity), key=lambda each: each.value)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import pytest
 
 from dra_extender.api.features import FeatureGates
+from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.scheduling import turns
@@ -37,6 +38,8 @@ class Done(NamedTuple):
 def work(nodes: int, claim: Json) -> Done:
     """Diagnose a pod with this request among this number of nodes of two kinds, eight devices each."""
     view = view_of(_objects(nodes, claim), FeatureGates(), SchedulingConfig())
+    for _ in cast(Cluster, view.cluster).inventory.nodes.refresh_all():
+        pass
     found = counted_turns(diagnosing(view, make_pod("p", "c")))
     return Done(found.result, found.turns, view.decisions.searches)
 

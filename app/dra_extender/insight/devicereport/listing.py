@@ -308,7 +308,8 @@ def detailing(view: View, id: DeviceID) -> Turns[DeviceDetails | None]:
     found = next((found for found in devices if found[1].name == id[2]), None)
     if published is None or found is None:
         return None
-    item, device = found
+    item = published.tainted(found[0].metadata.name)
+    device = next(each for each in item.spec.devices if each.name == id[2])
     counted = yield from counting(view, published, ClassMembers(view), lambda node, each: each == id)
     if not counted:
         return None

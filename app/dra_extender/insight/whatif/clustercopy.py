@@ -1,7 +1,7 @@
 """A full copy of the cluster, on which changes and bindings are applied without any effect on the cluster. Pods are
 placed on it one after the other, each on the first node that fits by name.
 
-Promises: copying runs in turns, and the copy shows the state at the first turn. A finished copy shares nothing with the
+Promises: copying runs in turns, and the copy shows the state of one moment. A finished copy shares nothing with the
 live cluster. Devices that a bind in progress holds are in use in the copy too. Decisions on the copy run the same code
 as decisions on the cluster.
 
@@ -34,6 +34,7 @@ from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.content import digest
 from dra_extender.devices.ledger import HeldError, identity
 from dra_extender.devices.overlay import Planned
+from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.usage import PoolID
 from dra_extender.insight.snapshot import ClusterSnapshot, SimulatedPod
 from dra_extender.insight.why.diagnosis import of_pod
@@ -185,15 +186,21 @@ class ClusterCopy:
 
 
 def copied(view: View, only: Set[str] | None = None, copy: ClusterCopy | None = None) -> Turns[ClusterCopy]:
-    """A copy of the cluster as it is in the first turn. `only`: without other nodes, without pools that are on other
+    """A copy of the cluster as it is at one moment. `only`: without other nodes, without pools that are on other
     nodes alone, without the pods there that have no group, and without claims of neither these pods nor pools. `copy`:
     an empty one, to fill.
     """
-    copy, cluster, ledger = copy or ClusterCopy(view), view.cluster, view.cluster.ledger
-    nodes, pools, pods = [*cluster.nodes.values()], [*cluster.inventory.pools.values()], iter(view.pods)
-    if only is not None:
-        nodes, places = [cluster.nodes[name] for name in only], {"", None, *only}
-        pools = [pool for pool in pools if any(item.spec.node_name in places for item in pool.slices())]
+    copy, cluster, ledger, budget = copy or ClusterCopy(view), view.cluster, view.cluster.ledger, QueryBudget(view)
+    places = {"", None, *only} if only is not None else None
+    pools, added = _pools(view, places), 0
+    for pool in pools:
+        work = pool.add_taints()
+        yield from budget.charge(work)
+        added += work
+    pools = _pools(view, places) if added else pools
+    nodes, pods = [*cluster.nodes.values()], iter(view.pods)
+    if only is not None and places is not None:
+        nodes = [cluster.nodes[name] for name in only if name in cluster.nodes]
         pods = (pod for pod in pods if pod.spec.node_name in places or group_of(pod) is not None)
     ids, named = {pool.id for pool in pools}, set[str]()
     slices = chain.from_iterable(pool.slices() for pool in pools)
@@ -201,7 +208,6 @@ def copied(view: View, only: Set[str] | None = None, copy: ClusterCopy | None = 
     undecodable = list(cluster.undecodable.values())
     holds = [(claim, hold) for hold in ledger.holds() if (claim := ledger.by_uid(hold.claim_uid)) is not None]
     holds = [(claim, hold) for claim, hold in holds if claim.allocation is None]
-    budget = QueryBudget(view)
     for item in objects:
         if isinstance(item, Pod):
             yield from budget.charge(copy.usage.put(item))
@@ -217,6 +223,14 @@ def copied(view: View, only: Set[str] | None = None, copy: ClusterCopy | None = 
     for work in copy.cluster.inventory.nodes.refresh_all():
         yield from budget.charge(work)
     return copy
+
+
+def _pools(view: View, places: Set[str | None] | None) -> list[PublishedPool]:
+    """All pools, or those that are on these nodes or on no single node."""
+    pools = view.cluster.inventory.pools.values()
+    return [
+        pool for pool in pools if places is None or any(item.spec.node_name in places for item in pool.as_published())
+    ]
 
 
 def _is_of(claim: ResourceClaim, pods: Set[str], pools: Set[PoolID]) -> bool:

@@ -89,7 +89,7 @@ def _free(view: View, attributes: Sequence[str], lists: bool) -> Mapping[Values,
     free: defaultdict[Values, Counter[str]]
     if key not in found:
         pools = view.cluster.inventory.pools.items()
-        found[key] = [(id, each) for id, pool in pools for each in pool.slices()], defaultdict(Counter)
+        found[key] = [(id, each) for id, pool in pools for each in pool.as_published()], defaultdict(Counter)
     unread, free = found[key]
     while unread:
         pool, each = unread[-1]
