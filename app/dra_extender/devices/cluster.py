@@ -331,8 +331,11 @@ class Cluster:
         allocated = before.allocation is None and now.allocation is not None
         shared = now.metadata.controller is None
         fewer = len(now.status.reserved_for) < len(before.status.reserved_for)  # another can share or deallocate it
-        results = (
-            now.allocation.devices.results if now.allocation and before.status.devices != now.status.devices else ()
-        )
-        got_ready = any(result.binding_conditions for result in results)  # a driver has changed the conditions
-        return freed or (shared and (settled or allocated)) or fewer or got_ready
+        return freed or (shared and (settled or allocated)) or fewer or _got_ready(before, now)
+
+
+def _got_ready(before: ResourceClaim, after: ResourceClaim) -> bool:
+    """Whether a driver has changed the binding conditions of the devices."""
+    if after.allocation is None or before.status.devices == after.status.devices:
+        return False
+    return any(result.binding_conditions for result in after.allocation.devices.results)

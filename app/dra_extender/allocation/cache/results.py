@@ -257,8 +257,9 @@ class ResultCache:
         """The node, brought up to date, and its key. Raises TurnSpent and Deferred."""
         budget.spend(NODE)
         seen = (overlay.hypothetical(name) if overlay is not None else None) or self._seen_nodes[name]
-        for units in () if self._nodes.is_current(seen) else self._nodes.refresh(seen):
-            budget.spend(units)
+        if not self._nodes.is_current(seen):
+            for units in self._nodes.refresh(seen):
+                budget.spend(units)
         if len(seen.pools) > NODE:
             budget.spend(len(seen.pools))
         return seen, self.keys.of(seen, self._ledger, overlay, budget)

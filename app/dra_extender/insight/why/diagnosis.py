@@ -61,15 +61,7 @@ def diagnosing(
     living = ResourcesInUse() if usage is None else usage
     simulated = SimulatedPod(pod, snapshot(view, claims, living))
     if pod.spec.node_name:
-        return Diagnosis(
-            pod=pod.metadata.key,
-            uid=pod.metadata.uid,
-            state="bound",
-            rule="",
-            summary=f"bound to node {pod.spec.node_name}",
-            nodes=len(view.cluster.nodes),
-            claims=tuple(_claims(simulated)),
-        )
+        return _bound(simulated)
     budget = QueryBudget(simulated.view)
     if usage is None:
         for each in list(view.pods):
@@ -177,6 +169,18 @@ def _of_gang(trials: JointTrials, budget: QueryBudget) -> Turns[tuple[Statement,
         helping = yield from remedies(nodes, found, budget)
     weaker = yield from trials.weaker(places, budget)
     return statement, (*helping, *weaker)
+
+
+def _bound(found: SimulatedPod) -> Diagnosis:
+    return Diagnosis(
+        pod=found.pod.metadata.key,
+        uid=found.pod.metadata.uid,
+        state="bound",
+        rule="",
+        summary=f"bound to node {found.pod.spec.node_name}",
+        nodes=len(found.view.cluster.nodes),
+        claims=tuple(_claims(found)),
+    )
 
 
 def _unchecked(found: SimulatedPod) -> Iterator[str]:
