@@ -138,7 +138,7 @@ DEVICES_OF_NODE: Final = Limit(
 
 REQUIREMENTS_OF_NODE: Final = Limit(
     32_768,
-    "requirements in the node selectors of slices that name no node: each node evaluates all in one step; "
+    "requirements in the node selectors of slices that name no node: each node evaluates all of them; "
     "beyond it the largest pools are invalid everywhere",
     "test_a_node_evaluates_so_many_requirements_of_node_selectors_and_no_more",
 )

@@ -106,7 +106,7 @@ def consuming(node: str, pool: str, count: int, devices: int, value: str = "1") 
 
 
 def shared_pool(slices: int, devices: int) -> Inventory:
-    """Each node has a slice with so many devices. They consume the counters of one more slice."""
+    """A slice with devices for each node, and one slice with the counters that all of them consume."""
     inventory = Inventory(FeatureGates())
     counters = make_slice("", [], pool="p", count=slices + 1, part="-c")
     offered = (CounterSet("c", {"m": Counter(Quantity(9))}),)
@@ -253,3 +253,13 @@ def test_a_device_that_gets_the_taint_of_a_rule_is_charged() -> None:
     spec = {"taint": taint, "deviceSelector": {"device": "d0"}}
     inventory.put_rule(convert(DeviceTaintRule, {"metadata": {"name": "r"}, "spec": spec}))
     assert sum(inventory.nodes.refresh(seen)) >= plain + 8 * 7
+
+
+def test_rules_that_reach_no_device_are_charged_for_each_slice_that_is_read() -> None:
+    inventory = Inventory(FeatureGates())
+    inventory.nodes.put(Node(ObjectMeta(name="n")))
+    inventory.put_slice(make_slice("n", ["d0"]))
+    for number in range(320):
+        spec = {"taint": {"key": "k", "effect": "NoSchedule"}, "deviceSelector": {"pool": f"other-{number}"}}
+        inventory.put_rule(convert(DeviceTaintRule, {"metadata": {"name": f"r{number}"}, "spec": spec}))
+    assert sum(inventory.nodes.refresh(inventory.nodes.seen["n"])) >= 320 // 16

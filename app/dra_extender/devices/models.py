@@ -164,7 +164,7 @@ class Partitions(NamedTuple):
     grouped: bool = False
 
 
-_WHOLE: Final = Partitions()
+_NO_PARTITIONS: Final = Partitions()
 
 
 class DeviceList:
@@ -200,7 +200,7 @@ class DeviceList:
             needs = {(part.counter_set, name) for part in parts for name in part.counters}
             sets = {part.counter_set for part in parts}
             grouped = any(part.compatibility_groups for part in parts)
-            self._partitions = Partitions(consumers, frozenset((*needs, *sets)), grouped) if parts else _WHOLE
+            self._partitions = Partitions(consumers, frozenset((*needs, *sets)), grouped) if parts else _NO_PARTITIONS
         return self._partitions
 
 

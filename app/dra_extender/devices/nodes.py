@@ -105,7 +105,7 @@ class Nodes(Mapping[str, Node]):
         self._computed: set[PoolID] = set()
         """Pools computed for some node since their last change. All other pools are stale on every node."""
         self._seen_pools: dict[PoolID, WeakValueDictionary[Visible, SeenPool]] = {}
-        self._gathered = 0  # units of work: one for a slice, and for four devices; thirty for four that get taints
+        self._gathered = 0  # units of work: one for a slice, and for four devices; and those for taints
         self._views: LRUCache[str, NodeView] = LRUCache(KEPT_VIEWS)
 
     def __getitem__(self, name: str) -> Node:
@@ -259,8 +259,8 @@ class Nodes(Mapping[str, Node]):
         return seen
 
     def refresh(self, seen: SeenNode) -> Iterator[int]:
-        """Bring the node up to date, one pool at a step. Slices and nodes may change between steps. The units of work
-        of each step before it is done, except what pools that no node has seen before cost: they follow.
+        """Bring the node up to date, one pool at a step. Slices and nodes may change between steps. Yields units of
+        work: before a pool those for its selectors, and after it those for its devices, if no node has seen them yet.
         """
         owed, name, refused = 0, seen.node.name, self.selector_limit.refused
         while not self.is_current(seen):
@@ -371,10 +371,10 @@ class Nodes(Mapping[str, Node]):
         return seen_pool
 
     def _gather(self, published: PublishedPool, node: Node) -> SeenPool:
-        before = published.tainted_devices
+        before = published.taint_work
         slices = published.slices_for(node.name)
-        tainted = 30 * (published.tainted_devices - before)
-        self._gathered += len(slices) + (sum([len(item.spec.devices) for item in slices]) + tainted) // 4
+        devices = sum([len(item.spec.devices) for item in slices])
+        self._gathered += len(slices) + devices // 4 + published.taint_work - before
         if published.id in self.selector_limit.refused:
             return SeenPool(Pool(published.id, invalid=TOO_SELECTIVE))
         try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
+from typing import Final
 
 import msgspec
 
@@ -30,6 +31,11 @@ from dra_extender.devices.models import DeviceList, DeviceLists
 from dra_extender.devices.nodeselection import NodeSelection, Visibility, visibility_of, visibility_size
 from dra_extender.devices.usage import PoolID
 from dra_extender.devices.validity import is_complete
+
+TAINTED_DEVICE: Final = 8
+"""Units of work for a device that gets taints: its content is compared with that of all others."""
+RULES_PER_UNIT: Final = 16
+"""Rules that are read for a slice in a unit of work."""
 
 
 def reaches(spec: DeviceTaintRuleSpec, pool: PoolID) -> bool:
@@ -71,8 +77,8 @@ class PublishedPool:
         """By name, with shared values."""
         self._tainted: dict[str, tuple[ResourceSlice, DeviceList]] = {}
         """The same with the taints of rules; without slices whose taints have to be added."""
-        self.tainted_devices = 0
-        """How many devices have got taints of rules so far."""
+        self.taint_work = 0
+        """Units of work for all taints that were added so far."""
         self._own: dict[str, dict[str, None]] = {}
         self._open: dict[str, tuple[int, int]] = {}
         """The requirements of each open slice, and units of work for its other selections."""
@@ -104,6 +110,7 @@ class PublishedPool:
             self._open[name] = visibility_size(published), 1 + devices // 3
 
     def rules_changed(self) -> None:
+        """The next reader of a slice adds the taints of the present rules."""
         self._tainted.clear()
         self._forget()
 
@@ -112,8 +119,9 @@ class PublishedPool:
         if found is None:
             found = published, _ = self._published[name]
             tainted = self._rules.tainted(self.id, published.spec.devices)
+            self.taint_work += len(self._rules) // RULES_PER_UNIT
             if tainted is not published.spec.devices:
-                self.tainted_devices += len(tainted)
+                self.taint_work += TAINTED_DEVICE * len(tainted)
                 device_list = self._lists.of(self.id[0], tainted)
                 spec = msgspec.structs.replace(published.spec, devices=device_list.devices)
                 found = msgspec.structs.replace(published, spec=spec), device_list
@@ -130,10 +138,10 @@ class PublishedPool:
 
     def add_taints(self) -> int:
         """Units of work for the taints that had to be added to the slices."""
-        before = self.tainted_devices
+        before = self.taint_work
         for name in self._published:
             self._with_taints(name)
-        return 8 * (self.tainted_devices - before)
+        return self.taint_work - before
 
     def as_published(self) -> list[ResourceSlice]:
         """All slices, without the rules' taints."""

@@ -226,7 +226,7 @@ def copied(view: View, only: Set[str] | None = None, copy: ClusterCopy | None = 
 
 
 def _pools(view: View, places: Set[str | None] | None) -> list[PublishedPool]:
-    """All pools, or those that are on these nodes or on no single node."""
+    """The pools with a slice of one of these nodes, or of no single node; all pools if `places` is None."""
     pools = view.cluster.inventory.pools.values()
     return [
         pool for pool in pools if places is None or any(item.spec.node_name in places for item in pool.as_published())
