@@ -142,7 +142,7 @@ def test_a_gang_may_use_existing_nodes_beside_new_ones() -> None:
 
 
 def only_one_fits(chance: random.Random) -> tuple[View, bytes, str]:
-    """The cluster, the request, and of several groups the one that suits the pods. The others lack devices, resources
+    """The cluster, the request, and the only group that suits the pods. The other groups lack devices, resources
     or a toleration, or have devices of another model.
     """
     groups = [f"group-{number}" for number in range(chance.randint(2, 5))]

@@ -213,7 +213,7 @@ class FilterVerb:
         )
 
     def _decide_gang(self, view: View, gang: Gang, prefiltered: PreFilterState, names: tuple[str, ...]) -> _Decided:
-        """`revision` is that of the first turn, because later turns reuse its results."""
+        """Later turns reuse what the first turn has found, so the decision has the revision of the first turn."""
         revision = view.decisions.budget.found.setdefault(FilterVerb, self._handle.requeue.revision)
         found = self._gangs.decide(view, gang, prefiltered, names)
         fits = list(names) if found.anywhere else [found.node] if found.node else []
