@@ -25,7 +25,7 @@ from dra_extender.scheduling.view import View
 from tests.http.test_whatif import Known
 from tests.insight.whatif.test_properties import state
 from tests.support.diagnosis.gpupods import pod, running, waiting
-from tests.support.diagnosis.hardware import DEDICATED, device_class, gpus, node
+from tests.support.diagnosis.hardware import DEDICATED, device_class, divided, gpus, node
 from tests.support.diagnosis.heldcluster import GATES, GPU
 from tests.support.diagnosis.scene import Scene
 from tests.support.http.certificates import write_certificate
@@ -81,7 +81,14 @@ def of_class(name: str, documents: list[Json]) -> list[Json]:
         ([*A2, *B1, *waiting("v"), *waiting("w")], "vw", 1, "a"),
         ([*A2, *B1, *waiting("v"), *waiting("w")], "vw", 2, "a"),
         ([*A2, *B1, *waiting("v"), *waiting("w"), *waiting("x", 2)], "vwx", 9, "a"),
-        ([*A2, *machine("b", 3), *waiting("v"), *waiting("w")], "vw", 2, "ab"),
+        ([*A2, *machine("b", 2), *waiting("v"), *waiting("w")], "vw", 2, "ab"),
+        # least parts of devices left free, then fewest whole devices
+        ([*A2, *machine("b", 3), *waiting("v"), *waiting("w")], "vw", 2, "a"),
+        ([*A2, *B1, *waiting("v")], "v", 1, "b"),
+        ([*machine("a"), *divided("a-1", 4), *machine("b"), *divided("b-1", 2), *waiting("w")], "w", 1, "b"),
+        ([*machine("a"), *divided("a-1", 2), *machine("b", 4), *waiting("w")], "w", 1, "b"),
+        ([*machine("a"), *divided("a-1", 2, 3), *machine("b"), *divided("b-1", 2, 2), *waiting("w")], "w", 1, "b"),
+        ([*machine("a"), *divided("a-1", 2), *machine("b"), *divided("b-1", 2), *waiting("w")], "w", 1, "ab"),
         # no node of the group, or none with devices
         ([*A2, *waiting("w")], "w", 1, "ab"),
         ([*A2, *waiting("w", 3)], "w", 1, "b"),
@@ -112,7 +119,7 @@ def test_the_options_that_suit_the_pods_best_are_kept(documents: list[Json], pod
         (new("b", taints=[DEDICATED]), "a"),
         (new("b", cpu="500m"), "a"),
         (new("b", cpu="much"), "ab"),  # it contradicts itself, so nothing is known
-        (new("b", cpu="-1"), "a"),
+        (new("b", cpu="-1"), "ab"),
         (new("b", taints=[{"key": "", "effect": ""}]), "ab"),
         (new("b", {"group": "b", "karpenter.sh/nodepool": "none"}), "ab"),  # no node is like it
         (new("b", {"kubernetes.io/os": "linux", "topology.kubernetes.io/zone": "z"}), "ab"),

@@ -49,6 +49,8 @@ async def test_the_answer_has_nodes_devices_reasons_and_numbers(ask: Ask) -> Non
             "pods": {"default/w": {"node": "a-like-1", "reason": "", "decided": True}},
             "fits_on": [0, 1],
             "least": 1,
+            "left_whole": 0,
+            "left_in_parts": 0.0,
             "problems": [],
             "complete": True,
         },

@@ -4,8 +4,9 @@ pending pods, those whose new nodes suit them.
 An option is a node group, a number of new nodes, and pods. The pods that use devices are simulated on this number of
 nodes like the template of the group, with the devices of an existing node of the group. Promises: an answer changes
 nothing, and is computed in small steps. An option is left out if none of its pods fits, or if another one is better:
-places more pods, or as many on fewer nodes. Equal options are all returned. An option that cannot be decided stays. An
-invalid request gets a status, after which cluster-autoscaler keeps all.
+places more pods, or as many on fewer nodes, or leaves fewer parts of devices on them, or fewer whole devices. Equal
+options are all returned. An option that cannot be decided stays. An invalid request gets a status, after which
+cluster-autoscaler keeps all.
 
 Field numbers are those of cluster-autoscaler's expander.proto and of k8s.io/api/core/v1/generated.proto. Other fields
 are skipped. An option that is returned has only its name: cluster-autoscaler reads nothing else.
@@ -138,8 +139,10 @@ def node_of(data: bytes) -> dict[str, Any]:
     }
 
 
-Verdict = tuple[int, int] | str
-"""Of an option of which pods fit: their number, negated, and how many new nodes they need. Less is better."""
+Verdict = tuple[int, int, float, int] | str
+"""Of an option of which pods fit: their number, negated; how many new nodes they need; and how many devices stay free
+there, in parts and whole. Less is better.
+"""
 UNKNOWN, NO_POD, NO_DEVICE, REFUSED = "unknown", "no pod uses devices", "nodes publish no devices", "no pod fits"
 
 
@@ -180,7 +183,7 @@ def _verdict(view: View, option: Option, template: bytes | None) -> Turns[Verdic
         return UNKNOWN
     if not placed:
         return REFUSED if devices else NO_DEVICE
-    return -len(placed), len({*placed} - view.cluster.nodes.keys())
+    return -len(placed), len({*placed} - view.cluster.nodes.keys()), found.left_in_parts, found.left_whole
 
 
 def _like(view: View, labels: dict[str, str]) -> Turns[tuple[str, int]]:

@@ -31,6 +31,10 @@ def slices_with(**spec: Any) -> Json:
     return changed(new("n", 2), lambda item: item["slices"][0]["spec"].update(spec))
 
 
+def with_amounts(allocatable: Json, capacity: Json) -> Json:
+    return node("n") | {"status": {"allocatable": allocatable, "capacity": capacity}}
+
+
 @pytest.mark.parametrize(
     ("body", "told"),
     [
@@ -64,6 +68,14 @@ def slices_with(**spec: Any) -> Json:
         ({"newNodes": [{"like": "a", "count": 600}] * 2}, "count: more than 1,000 pods or new nodes, all together"),
         ({"newNodes": [{"node": {"spec": {}}}]}, "newNodes[0].node: Node (unnamed): Object missing required field"),
         ({"newNodes": [{"node": {"metadata": {}}}]}, "newNodes[0].node: has no metadata.name: give it one"),
+        ({"newNodes": [{"like": "a", "node": with_amounts({"cpu": "-1"}, {})}]},
+         "newNodes[0].node.status.allocatable: cpu is negative: correct it"),
+        ({"newNodes": [{"node": with_amounts({"memory": "1Gi", "cpu": "9"}, {"cpu": "8"})}]},
+         "newNodes[0].node.status.allocatable: cpu is more than status.capacity: correct it"),
+        ({"newNodes": [{"node": with_amounts({}, {"cpu": "much"})}]},
+         "newNodes[0].node.status.capacity"),
+        ({"newNodes": [slices_with(sharedCounters=[{"name": "s", "counters": {"c": {"value": "1"}}}])]},
+         "newNodes[0].slices[0]: has devices and sharedCounters: divide it"),
         ({"newNodes": [slices_with(nodeName="m")]},
          "newNodes[0].slices[0]: is not of node n alone: correct it, or leave it out"),
         ({"newNodes": [slices_with(nodeName=None, allNodes=True)]}, "newNodes[0].slices[0]: is not of node n alone"),

@@ -101,6 +101,23 @@ def partitions(host: str) -> list[Json]:
     ]
 
 
+def divided(host: str, parts: int, gpus: int = 1) -> list[Json]:
+    """The slices of GPUs that are offered as this many equal parts each."""
+    devices = [
+        {
+            "name": f"part-{gpu}-{part}",
+            "consumesCounters": [{"counterSet": f"gpu-{gpu}", "counters": {"memory": {"value": "1"}}}],
+        }
+        for gpu in range(gpus)
+        for part in range(parts)
+    ]
+    counters = [{"name": f"gpu-{gpu}", "counters": {"memory": {"value": str(parts)}}} for gpu in range(gpus)]
+    return [
+        pool(host, "gpu.example.com", devices, count=2),
+        pool(host, "gpu.example.com", (), part="-counters", count=2, sharedCounters=counters),
+    ]
+
+
 def shares(host: str, count: int) -> Json:
     """Devices of 40Gi that several claims can use."""
     device: Json = {

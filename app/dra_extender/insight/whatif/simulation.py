@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import convert
 from dra_extender.api.groups import GANG, GANG_SIZE
+from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import MAX_DEVICES, ResourceSlice
 from dra_extender.insight.manifests import draft, manifests, pods_of
 from dra_extender.insight.requests import InvalidRequestError, nodes_named, parsed, pod_named
@@ -26,6 +27,8 @@ from dra_extender.insight.whatif.clustercopy import ClusterCopy, Placed, Placing
 from dra_extender.insight.whatif.whatif import MOST_NAMES, NODE_OR_POOL, problems_of_slices
 from dra_extender.insight.why.diagnosis import of_pod
 from dra_extender.limits import PODS_OF_GANG
+from dra_extender.placement.freestates import FreeStates
+from dra_extender.placement.podshape import Loads
 from dra_extender.scheduling.claims import created_names
 from dra_extender.scheduling.feasibility import NodeAllocation, allocate
 from dra_extender.scheduling.gangs.gang import gang_of
@@ -87,12 +90,20 @@ def request_of(data: bytes) -> SimulationRequest:
     return found
 
 
+class Capacity(msgspec.Struct, frozen=True):
+    """Of the status of a Node."""
+
+    capacity: dict[str, Quantity] = {}
+
+
 class Simulation(msgspec.Struct, frozen=True, kw_only=True):
     """`fit`: by node that the first pod fits alone, after `placed`, the devices that its claims would get
     (driver/pool/device). `refused`: by other node, all that keeps the pod from it. `pods`: by pod (namespace/name), its
     node, or the reason why it fits none. `fits_on`: how many of the pods or gangs fit with 0, 1, 2 and so on new nodes,
     placed one after the other. `least`: how many new nodes are needed for all; null if even all of them are too few.
-    `problems`: of the slices in the request. The answer is not `complete` if some node was not decided.
+    `left_whole` and `left_in_parts`: how many devices of the new nodes in use stay free, and of which parts stay free,
+    all parts together. `problems`: of the slices in the request. The answer is not `complete` if some node was not
+    decided.
     """
 
     fit: Mapping[str, tuple[str, ...]]
@@ -100,6 +111,8 @@ class Simulation(msgspec.Struct, frozen=True, kw_only=True):
     pods: Mapping[str, Placed]
     fits_on: tuple[int, ...]
     least: int | None
+    left_whole: int
+    left_in_parts: float
     problems: tuple[str, ...]
     complete: bool
 
@@ -149,12 +162,15 @@ class _Simulating:
             used = sum(bool(copy.usage.on(name)) for name in new)
             fits_on += [fits - 1] * (used + 1 - len(fits_on))
             fits_on[used] = fits
+        left = yield from self._left(new)
         return Simulation(
             fit=fit,
             refused=refused,
             pods=self._pods,
             fits_on=tuple(fits_on),
             least=len(fits_on) - 1 if fits_on[-1] == len(units) else None,
+            left_whole=left.count(1.0),
+            left_in_parts=round(sum((part for part in left if part < 1), 0.0), 3),
             problems=tuple(self._problems),
             complete=self._complete,
         )
@@ -234,6 +250,22 @@ class _Simulating:
                 return fit
             self._placing.node_added(self._unused.pop(0))
 
+    def _left(self, names: Sequence[str]) -> Turns[list[float]]:
+        """Of each device of those of the nodes that are in use, the part that is free."""
+        cluster, budget = self._copy.cluster, QueryBudget(self._copy.view)
+        states = FreeStates(cluster.inventory.nodes, cluster.ledger, Loads(), cluster.features)
+
+        def parts(name: str, view: View) -> list[float]:
+            return [group.free for group in states.beside(name, {}, view.decisions.budget).devices.groups]
+
+        left = list[float]()
+        for number, name in enumerate(names, start=1):
+            if self._copy.usage.on(name):
+                left += (yield from budget.turn(partial(parts, name))) or ()
+            if number % PORTION == 0:
+                yield
+        return left
+
     def _nodes(self, first: Pod) -> Turns[tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]]:
         """Decide on the pod alone, on each node."""
         fit, refused, error = dict[str, tuple[str, ...]](), dict[str, tuple[str, ...]](), ""
@@ -271,6 +303,12 @@ def _node_of(view: View, examples: Mapping[str, str], field: str, item: NewNodes
     if not (item.like or item.node) or (item.like and item.slices):
         raise InvalidRequestError(field, "needs like or node, and slices only without like", "change it")
     given = parsed(partial(convert, Node), item.node, _REMEDIES, f"{field}.node") if item.node else None
+    if given is not None:
+        status = parsed(partial(convert, Capacity), item.node.get("status") or {}, _REMEDIES, f"{field}.node.status")
+        for name, amount in given.status.allocatable.items():
+            if not 0 <= amount.nano <= status.capacity.get(name, amount).nano:
+                what = "is negative" if amount.nano < 0 else "is more than status.capacity"
+                raise InvalidRequestError(f"{field}.node.status.allocatable", f"{name} {what}", "correct it")
     if item.like:
         (name,) = nodes_named(examples, [item.like], f"{field}.like", NODE_OR_POOL)
         like, slices = opened(view, examples[name])
@@ -287,5 +325,7 @@ def _node_of(view: View, examples: Mapping[str, str], field: str, item: NewNodes
             raise InvalidRequestError(at, f"is not of node {node.name} alone", "correct it, or leave it out")
         if len(each.spec.devices) > MAX_DEVICES:
             raise InvalidRequestError(at, f"has more than {MAX_DEVICES} devices", "divide it")
+        if each.spec.devices and each.spec.shared_counters:
+            raise InvalidRequestError(at, "has devices and sharedCounters", "divide it")
         slices.append(replace(each, metadata=replace(each.metadata, name=at)))
     return node, slices
