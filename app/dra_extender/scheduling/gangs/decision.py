@@ -108,6 +108,7 @@ def decide(view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[
     refused = deciding.missing()
     for labels in gang.levels if refused is None else ():
         found = deciding.at_level(labels)
+        state.free.decisions.budget.spend(sum(PART * len(each.planned) for each in (found.places or {}).values()))
         if found.rank and (deciding.is_outdated() or len(_standing(state.free, found.places or {})) < found.rank):
             deciding.found.clear()  # claims changed after an earlier turn
             deciding = _Deciding(gang, prefiltered, names, replace(state, places=places))

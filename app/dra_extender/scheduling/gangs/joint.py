@@ -28,6 +28,7 @@ from dra_extender.cel import Work, WorkExceeded
 from dra_extender.devices.ledger import identity
 from dra_extender.devices.nodeselection import parse
 from dra_extender.devices.overlay import Planned
+from dra_extender.devices.usage import PoolID
 from dra_extender.scheduling.feasibility import NodeStatuses, PendingClaims, node_statuses, pending_claims
 from dra_extender.scheduling.gangs.kinds import Kind, Member, counts, grouped
 from dra_extender.scheduling.nodeallocatable import Taken, takers
@@ -280,15 +281,15 @@ class _JointSearch:
     def _plan(self) -> Mapping[str, Place] | None:
         """Devices for all members where they are now; None when nodes take them from each other."""
         taken: Counter[int] = Counter()
-        members: list[tuple[Member, str]] = []
+        members: dict[str, list[Member]] = {name: [] for name in self._on}
         for name, numbers in self._on.items():
             for kind, count in numbers.items():
-                members += [(each, name) for each in self.kinds[kind].members[taken[kind] : taken[kind] + count]]
+                members[name] += self.kinds[kind].members[taken[kind] : taken[kind] + count]
                 taken[kind] += count
         claims: dict[str, ResourceClaim] = {}
         nodes: dict[str, list[str]] = {}
-        for member, name in members:
-            for claim in self._claims((member,), name) or ():
+        for name, there in members.items():
+            for claim in chain.from_iterable(self._claims((member,), name) or () for member in there):
                 claims[identity(claim)] = claim
                 nodes.setdefault(identity(claim), []).append(name)
         planned = self._node_by_node(claims, nodes)
@@ -297,8 +298,7 @@ class _JointSearch:
         if planned is None:
             return None
         found: dict[str, Place] = {}
-        for name in self._on:
-            there = [member for member, node in members if node == name]
+        for name, there in members.items():
             pods = self._pods(there, name, self._taken)
             if pods is None or (self._taken and not self._has_room(name, pods)):
                 return None
@@ -312,21 +312,27 @@ class _JointSearch:
     ) -> Mapping[str, Planned] | None:
         """One node after the other: enough unless nodes see the same devices, or members on two nodes share a claim."""
         planned: dict[str, Planned] = {}
+        by_pool: dict[PoolID, dict[str, Planned]] = {}
         self._taken = {}
         view, state = self._view, self._view.overlay()
-        for name in self._on:
-            own = [claims[key] for key, names in nodes.items() if names[0] == name]
-            if not own:
-                continue
-            found = view.decisions.with_state(state).plan(own, name, once=True)
+        first: dict[str, list[ResourceClaim]] = {}
+        for key, names in nodes.items():
+            first.setdefault(names[0], []).append(claims[key])
+        for name, own in first.items():
+            seen = state.view(name)
+            before = [by_pool[pool.id] for pool in (seen.pools if seen is not None else ()) if pool.id in by_pool]
+            self._charge(sum(map(len, before)))
+            plans = {claim: plan for each in before for claim, plan in each.items()}
+            found = view.decisions.with_state(state.holding(plans.values())).plan(own, name, once=True)
             if isinstance(found, Failure):
                 raise _Fatal(found.error)
             if isinstance(found, Unfit):
                 return None
             self._taken.update(zip(map(identity, own), found.amounts, strict=False))
-            plans = list(zip(own, found.allocations, strict=True))
-            state = state.holding(plans)
-            planned.update(zip(map(identity, own), plans, strict=True))
+            for claim, allocation in zip(own, found.allocations, strict=True):
+                planned[identity(claim)] = claim, allocation
+                for pool in {result.id[:2] for result in allocation.devices.results}:
+                    by_pool.setdefault(pool, {})[identity(claim)] = claim, allocation
         return planned if self._are_usable(planned, nodes) else None
 
     def _together(
