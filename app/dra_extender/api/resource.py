@@ -365,7 +365,8 @@ class ResourceClaim(Object, frozen=True, gc=False):
     def reserved_for_group(self, name: str, uid: str = "") -> ResourceClaimConsumerReference | None:
         """The entry of status.reservedFor for the PodGroup of this name, and of this UID if it is known."""
         wanted = (POD_GROUP_API, "podgroups", name)
-        reserved = (entry for entry in self.status.reserved_for if not uid or entry.uid == uid)
+        users = self.status.reserved_for if name else ()
+        reserved = (entry for entry in users if not uid or entry.uid == uid)
         return next((entry for entry in reserved if (entry.api_group, entry.resource, entry.name) == wanted), None)
 
 

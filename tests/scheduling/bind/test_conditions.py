@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.resource import AllocatedDeviceStatus
+from dra_extender.api.resource import AllocatedDeviceStatus, ResourceClaim
 from dra_extender.scheduling.bind import failure
 from dra_extender.scheduling.config import SchedulingConfig
 from tests.support.simulation.api import devices
 from tests.support.simulation.objects import DRIVER, Json, make_claim, make_class, make_node, make_pod, make_slice
+from tests.support.simulation.strategy import with_metadata
 from tests.support.simulation.world import Service, World
 
 SLOW = {"name": "slow", "bindingConditions": ["ready"], "bindingFailureConditions": ["bad"]}
@@ -47,6 +50,26 @@ async def test_the_pod_is_bound_as_soon_as_the_device_is_ready(world: World) -> 
     assert await bind == ""
     pending = ("BindingConditionsPending", "waiting for binding conditions for device on node n1")
     assert service.client.events.count(pending) == 1
+
+
+async def test_while_a_pod_waits_a_change_of_one_claim_costs_little_however_many_use_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, looked, reserved_for = [f"c{number}" for number in range(100)], Counter[str](), ResourceClaim.reserved_for
+
+    def counting(claim: ResourceClaim, uid: str) -> bool:
+        looked[claim.metadata.name] += 1
+        return reserved_for(claim, uid)
+
+    service = prepare(world)
+    world.add(*(make_claim(name, requests=[]) for name in names), make_pod("q", "c", *names))
+    service.spawn(service.bind(world.api.pod("q"), "n1"))
+    await world.settle()
+    monkeypatch.setattr(ResourceClaim, "reserved_for", counting)
+    world.add(with_metadata(world.api.claim("c0"), annotations={"changed": ""}))
+    await world.settle(0.1)
+    assert looked["c0"] > 0
+    assert not looked.keys() - {"c0"}, "each change makes the bind check all claims of the pod"
 
 
 async def test_the_allocation_says_since_when_in_whole_seconds(world: World) -> None:

@@ -278,7 +278,7 @@ class Attempt:
         if self._view.pods.is_terminating(self._uid):
             raise BindFailure(failure.DELETED, "cancelled")
         ready = True
-        for claim in self._check_claims():
+        for claim in filter(readiness.has_conditions, self._check_claims()):
             if problem := readiness.unavailable(claim, now, config.binding_conditions_timeout):
                 raise BindFailure(problem, "failed", clear=True)
             ready = ready and readiness.readiness(claim).ready

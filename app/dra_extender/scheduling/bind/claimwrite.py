@@ -67,6 +67,8 @@ class ClaimWrite:
         """The `ADOPTED` annotation that the last write was made for, or that this bind has written."""
         self._own_version = ""
         """The version that the last status write or mark of this bind has made."""
+        self._usable: tuple[ResourceClaim | None, ResourceClaim | None] = None, None
+        """The version that was found usable last, and what this bind knew then."""
 
     @property
     def uid(self) -> str:
@@ -94,8 +96,12 @@ class ClaimWrite:
     def is_usable(self, claim: ResourceClaim) -> bool:
         """True when this version is allocated as decided, and reserved for the pod or for its group as known now."""
         user, now = self.consumer, consumer(claim, self._pod, self._view.cluster)
-        same = same_devices(claim.allocation, self.claim.allocation) and user.uid in (now.uid, self._pod.metadata.uid)
-        return same and claim.reserved_for(user.uid)
+        compared, known = self._usable
+        if claim is not compared or self.claim is not known:  # each change of a claim makes the bind check all of them
+            if not same_devices(claim.allocation, self.claim.allocation) or not claim.reserved_for(user.uid):
+                return False
+            self._usable = claim, self.claim
+        return user.uid in (now.uid, self._pod.metadata.uid)
 
     def use_created(self, created: ResourceClaim) -> None:
         """Move the hold from the placeholder to the created claim; no await, so no other bind takes the devices.
