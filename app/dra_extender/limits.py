@@ -64,6 +64,12 @@ PARTS_OF_BUDGETS: Final = Limit(
     "beyond it every pod of the namespace is protected",
     "test_budgets_that_are_too_large_to_be_looked_at_protect_every_pod_of_the_namespace",
 )
+PARTS_OF_QUESTION: Final = Limit(
+    200_000,
+    "parts of budgets that one evaluation of preemption compares with pods, in namespaces with more than 100 parts; "
+    "beyond it the other pods of these namespaces count as protected",
+    "test_a_question_compares_so_many_parts_of_budgets_and_no_more",
+)
 BUDGETS_OF_POD: Final = Limit(
     16,
     "PodDisruptionBudgets that select one pod and are counted at each of its evictions; beyond it the pod is protected",
@@ -77,8 +83,8 @@ PODS_OF_GANG: Final = Limit(
 
 PARTS_OF_GANG: Final = Limit(
     16_000,
-    "claims, containers, ports, tolerations and node requirements of all pods of a gang, which one decision compares; "
-    "no pod of a gang with more gets a node",
+    "claims, containers, ports, tolerations and node requirements of all pods of a gang, which one decision compares. "
+    "Each claim counts twice more. No pod of a gang with more gets a node",
     "test_the_pods_of_a_gang_have_so_many_parts_and_no_more",
 )
 

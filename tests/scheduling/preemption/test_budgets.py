@@ -9,8 +9,8 @@ import pytest
 
 from dra_extender.api.core import LabelSelector, Pod, PodDisruptionBudget, PodDisruptionBudgetSpec
 from dra_extender.api.decoding import convert
-from dra_extender.limits import BUDGETS_OF_POD
-from dra_extender.scheduling.preemption.budgets import selects, violating
+from dra_extender.limits import BUDGETS_OF_POD, PARTS_OF_QUESTION
+from dra_extender.scheduling.preemption.budgets import FEW, selects, violating
 from tests.support.scheduling.preempting import by_namespace, pod_of
 
 LABELS = {"app": "a", "tier": "web"}
@@ -116,3 +116,17 @@ def test_a_pod_that_too_many_budgets_select_is_protected(selecting: int, protect
     assert violating([pod("one", app="a")], found) == ({"uid-one"} if protected else frozenset())
     assert len(found.covering(pod("one", app="a"))) <= BUDGETS_OF_POD
     assert violating([pod("two", app="b")], found) == frozenset()
+
+
+@pytest.mark.parametrize(("values", "limited"), [(FEW - 3, False), (2_000, True)])
+def test_a_question_compares_so_many_parts_of_budgets_and_no_more(values: int, limited: bool) -> None:
+    """Their author would take the time of every pod that may preempt."""
+    requirement = {"key": "app", "operator": "In", "values": [str(number) for number in range(values)]}
+    large = convert(LabelSelector, {"matchExpressions": [requirement]})
+    found = by_namespace([msgspec.structs.replace(budget("b", 0), spec=PodDisruptionBudgetSpec(large))])
+    number = PARTS_OF_QUESTION // (values + 2) + 1
+    pods = [pod(f"p{index}", app="other") for index in range(number + 10)]
+    assert not any(map(found.forbid, pods[:number]))
+    assert all(found.forbid(each) == limited for each in pods[number:])
+    assert found.parts(pod("last")) == (1 if limited else values + 2)
+    assert not found.forbid(pods[0]), "what was compared counts"

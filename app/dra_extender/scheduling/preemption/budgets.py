@@ -4,12 +4,14 @@ Rules: Kubernetes 1.36, filterPodsWithPDBViolation of pkg/scheduler/framework/pl
 follows the Eviction API (pkg/registry/core/pod/storage/eviction.go): an empty selector selects every pod of the
 namespace, also pods without labels. An invalid selector selects nothing. When the budgets of a namespace have more than
 `PARTS_OF_BUDGETS` parts, or more than `BUDGETS_OF_POD` budgets select a pod, one budget that allows no disruption
-stands for them: evaluating them for every pod would take too long, and their author could have written that one.
+stands for them: evaluating them for every pod would take too long, and their author could have written that one. It
+stands for those of a namespace with more than `FEW` parts when the question has compared `PARTS_OF_QUESTION`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from dra_extender.api.core import (
     LabelSelector,
@@ -19,7 +21,9 @@ from dra_extender.api.core import (
     PodDisruptionBudgetSpec,
 )
 from dra_extender.api.meta import ObjectMeta
-from dra_extender.limits import BUDGETS_OF_POD, PARTS_OF_BUDGETS
+from dra_extender.limits import BUDGETS_OF_POD, PARTS_OF_BUDGETS, PARTS_OF_QUESTION
+
+FEW: Final = 100
 
 
 class BudgetsByNamespace:
@@ -31,6 +35,8 @@ class BudgetsByNamespace:
         self._namespaces = namespaces or {}
         self._read: dict[str, tuple[Sequence[PodDisruptionBudget], int]] = {}
         self._covering: dict[str, tuple[Pod, Sequence[PodDisruptionBudget]]] = {}
+        self._compared = 0
+        """Parts, in namespaces with more than a few."""
 
     def parts(self, pod: Pod) -> int:
         """How many parts of selectors `covering` has to compare with the pod; 0 when it has done so."""
@@ -40,8 +46,9 @@ class BudgetsByNamespace:
     def covering(self, pod: Pod) -> Sequence[PodDisruptionBudget]:
         known = self._covering.get(pod.metadata.uid)
         if known is None or known[0] is not pod:
-            labels = pod.metadata.labels
-            found = [b for b in self._of(pod)[0] if b.spec.selector is not None and selects(b.spec.selector, labels)]
+            labels, (budgets, parts) = pod.metadata.labels, self._of(pod)
+            self._compared += parts if parts > FEW else 0
+            found = [b for b in budgets if b.spec.selector is not None and selects(b.spec.selector, labels)]
             if len(found) > BUDGETS_OF_POD:
                 found = [_protecting_all(pod.metadata.namespace)]
             known = self._covering[pod.metadata.uid] = pod, found
@@ -58,7 +65,8 @@ class BudgetsByNamespace:
         namespace = pod.metadata.namespace
         if namespace not in self._read:
             self._read[namespace] = _limited(namespace, self._namespaces.get(namespace, {}).values())
-        return self._read[namespace]
+        found = self._read[namespace]
+        return _protected(namespace) if found[1] > FEW and self._compared > PARTS_OF_QUESTION else found
 
 
 def violating(pods: Iterable[Pod], budgets: BudgetsByNamespace) -> frozenset[str]:
@@ -96,8 +104,12 @@ def _limited(namespace: str, budgets: Iterable[PodDisruptionBudget]) -> tuple[Se
             if total <= PARTS_OF_BUDGETS:
                 total += sum(len(each.values) for each in selector.match_expressions)
         if total > PARTS_OF_BUDGETS:
-            return (_protecting_all(namespace),), 1
+            return _protected(namespace)
     return found, total
+
+
+def _protected(namespace: str) -> tuple[Sequence[PodDisruptionBudget], int]:
+    return (_protecting_all(namespace),), 1
 
 
 def _protecting_all(namespace: str) -> PodDisruptionBudget:
