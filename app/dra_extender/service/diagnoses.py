@@ -45,7 +45,9 @@ REMEMBERED: Final = 20_000
 PORTION: Final = 3_000
 """Pods, claims and containers, with their amounts, in one turn."""
 BYTES: Final = 2**19
-"""Bytes of pods that are compared in one turn."""
+"""Bytes of pods that are compared in one turn,"""
+BYTES_OF_POD: Final = 2**13
+"""and as how many more each pod counts, whose claims are looked up."""
 SHARE: Final = 5
 """The pause after a diagnosis is this many times as long as the diagnosis."""
 CLAIM_SECONDS: Final = 5.0
@@ -133,7 +135,7 @@ class Diagnoses:
                 continue
             spec = encode(pod.spec)
             self._put(pod, (yield from content_of(self._view, pod, spec)))
-            size += len(spec)
+            size += len(spec) + BYTES_OF_POD
             if size >= BYTES:
                 size = 0
                 yield
