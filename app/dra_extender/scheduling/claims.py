@@ -11,7 +11,7 @@ refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -205,6 +205,24 @@ def unreadable_reason(claim: ResourceClaim) -> str:
 def full_reason(claim: ResourceClaim) -> str:
     """When the claim has no room for another consumer."""
     return f"resource claim {claim.metadata.key} is used by {MAX_CONSUMERS} consumers, which is the maximum"
+
+
+def full_claim(
+    pods: Iterable[tuple[Pod, Sequence[ResourceClaim]]], spared: int, cluster: ReadOnlyCluster
+) -> ResourceClaim | None:
+    """A claim that has no room for all of these pods which use it, except `spared` ones."""
+    users: dict[str, tuple[ResourceClaim, dict[str, Pod]]] = {}
+    for pod, claims in pods:
+        for claim in claims:
+            users.setdefault(claim.metadata.uid, (claim, {}))[1][pod.metadata.uid] = pod
+    for claim, using in users.values():
+        reserved = claim.status.reserved_for
+        if len(using) - spared + len(reserved) > MAX_CONSUMERS:
+            joining = using.keys() - {user.uid for user in reserved}
+            alone = [uid for uid in joining if consumer(claim, using[uid], cluster).resource == "pods"]
+            if len(alone) - spared + len(reserved) > MAX_CONSUMERS:
+                return claim
+    return None
 
 
 def _unusable(claim: ResourceClaim, request: DeviceRequest, cluster: ReadOnlyCluster) -> Unschedulable | Failure | None:

@@ -233,24 +233,6 @@ async def test_pods_of_different_kinds_fill_nodes_together(world: World) -> None
     assert len((await offered(service, world, "g-0"))[0]) == 1
 
 
-async def test_a_claim_of_a_gang_costs_no_more_on_many_nodes(world: World) -> None:
-    size, count = 256, 8
-    claims = {f"g-{index}": [f"g-{index}-{number}" for number in range(count)] for index in range(size)}
-    pods = [member(name, *own, size=size) for name, own in claims.items()]
-    service = world.service(*nodes(size, count), *(make_claim(each) for own in claims.values() for each in own), *pods)
-    lines(lambda: run(service, world, WorkBudget()), 700 * size * count, "app")
-
-
-@pytest.mark.parametrize(("pods", "shared", "refused"), [(52, "", False), (54, "", True), (54, "c", False)])
-async def test_a_claim_of_a_gang_counts_twice_more(pods: int, shared: str, refused: bool, world: World) -> None:
-    names = [[f"{shared or number}-{index}" for index in range(100)] for number in range(pods)]
-    members = [member(f"p-{number}", *own) for number, own in enumerate(names)]
-    service = world.service(*nodes(1, 1), *members)
-    found = gang_of(service.extender.view, members[0])
-    assert found is not None
-    assert ("its pods have more than" in found.problem) == refused
-
-
 async def test_the_pods_of_a_gang_have_so_many_parts_and_no_more(world: World) -> None:
     selector = {f"k{index}": "" for index in range(PARTS_OF_POD)}
     pods = [member(f"p-{number}", nodeSelector=selector) for number in range(PARTS_OF_GANG // PARTS_OF_POD)]

@@ -21,7 +21,14 @@ from dra_extender.api.core import Pod
 from dra_extender.api.resource import DeviceID, ResourceClaim
 from dra_extender.devices.ledger import identity
 from dra_extender.limits import REQUESTS_OF_GANG
-from dra_extender.scheduling.claims import Unschedulable, claim_names, known_claims, requests_in
+from dra_extender.scheduling.claims import (
+    Unschedulable,
+    claim_names,
+    full_claim,
+    full_reason,
+    known_claims,
+    requests_in,
+)
 from dra_extender.scheduling.feasibility import NodeAllocation, PreFilterState, UsableOn, allocate, pre_filter
 from dra_extender.scheduling.gangs.attributes import values_of
 from dra_extender.scheduling.gangs.gang import Gang
@@ -209,8 +216,11 @@ class _Deciding:
             text = f"the claims of its pods have more than {REQUESTS_OF_GANG:,} requests and alternatives"
             return GangDecision(reason=f"{self._gang.key}: {text}, counted for each pod")
         known = [each.pod.metadata.uid for each, _ in self._candidates]
-        enough = len(known) >= self._needed and self._uid in known
-        return None if enough else _missing(self._gang, len(known) + self._placed_before, self._refused)
+        if len(known) < self._needed or self._uid not in known:
+            return _missing(self._gang, len(known) + self._placed_before, self._refused)
+        pods, spared = [(each.pod, each.order) for each, _ in self._candidates], len(known) - self._needed
+        full = self._once(full_claim, lambda: full_claim(pods, spared, self._state.free.cluster))
+        return GangDecision(reason=f"{self._gang.key}: {full_reason(full)}") if full is not None else None
 
     def at_level(self, labels: Level) -> GangDecision:
         """The decision if all members are on nodes with one value of each of these labels, and their devices have one
