@@ -84,6 +84,19 @@ async def test_every_pod_of_the_gang_is_nominated_before_the_first_eviction(worl
     assert all(await scheduled(world, service, names("g", 3)))
 
 
+async def test_a_gang_keeps_what_it_preempted_while_its_pods_have_a_plan_and_no_node(world: World) -> None:
+    """Its own plan does not count as devices that others get."""
+    service = await filled(world, nodes(3, 2), **ONE_EACH)
+    world.add(*gang("g", 6, priority=10))
+    await offered(service, world, "g-0")
+    await world.settle(4.0)
+    assert len(world.api.evicted) == 6
+    assert any(await offered(service, world, "g-0"))
+    await world.settle(10.0)
+    assert service.counted(NOMINATIONS_ENDED, "lost") == 0
+    assert all(is_preempting(world.api.pod(name)) for name in names("g", 6))
+
+
 async def test_no_pod_gets_the_node_of_a_pod_of_its_gang_that_is_gone(world: World) -> None:
     world.add(*nodes(2, 1), *gang("g", 2))
     service = world.service(config=ON)

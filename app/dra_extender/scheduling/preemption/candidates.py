@@ -44,7 +44,8 @@ def pools_seen(view: View, names: Iterable[str]) -> Iterable[PoolID]:
 def without_claims(view: View, terms: PreemptionTerms, gone: Collection[ResourceClaim]) -> View:
     """The view once these claims are deallocated. Raises TurnSpent and Deferred."""
     now = view.overlay()
-    kept = [plan for plan in view.kept(terms.preemptor) if not now.is_decided(plan[0])]
+    others = (plan for plan in view.kept(terms.preemptor) if plan[0].metadata.uid not in terms.own)
+    kept = [plan for plan in others if not now.is_decided(plan[0])]
     aside = [*gone, *(claim for claim, _ in kept)]  # kept plans are put back below, on the freed devices too
     charge(view, PER_CLAIM * len(aside))
     state = now.without(aside).holding(kept)
