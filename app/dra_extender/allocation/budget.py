@@ -141,6 +141,8 @@ class CallState:
     found: dict[Hashable, Any] = field(default_factory=dict)
     waits: bool = False
     """Workers have to answer before everything is decided, as some turn has found."""
+    awaited: set[Hashable] = field(default_factory=set)
+    """The deferred requests that the call needs, also those of earlier calls."""
 
 
 class TurnBudget(WorkBudget):
@@ -221,5 +223,7 @@ class TurnBudget(WorkBudget):
                 return Deferred(refusal)
             if len(self.call.requests) < MOST_REQUESTS:
                 self.call.requests[key] = request
+        if self.is_deferred(key):
+            self.call.awaited.add(key)
         self.call.waits = True
         return Deferred(reason)

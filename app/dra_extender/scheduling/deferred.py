@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Set
 from functools import partial
 from typing import Final, TypeVar
 
@@ -46,6 +46,7 @@ from dra_extender.scheduling.ports import Observer, Workers
 from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.turns import Turns, in_turns, run, turn_budgets
 from dra_extender.scheduling.view import View
+from dra_extender.scheduling.waiting import Signals
 from dra_extender.unexpected import unexpected
 
 log = structlog.get_logger(__name__)
@@ -129,40 +130,48 @@ class DeferredWork:
         """By namespace: the time at which its long calls are forgiven."""
         self._unavailable_until = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._answered = asyncio.Event()
+        self._signals = Signals()
+        self._answered = 0
+        """How many items are done, or were dropped."""
 
     def __len__(self) -> int:
         """How many items are queued or being worked on."""
         return len(self._replies.open)
 
-    async def decide(self, pod: Pod, decision: Callable[[View], T]) -> tuple[T, bool]:
+    async def decide(
+        self, pod: Pod, decision: Callable[[View], T], awaited: set[Hashable] | None = None
+    ) -> tuple[T, bool]:
         """The decision on the state at the moment when this returns, and whether it is unfinished, so that a later one
-        may find more: work was deferred, or the call has reached `call_work`.
+        may find more: work was deferred, or the call has reached `call_work`. The keys of the work go into `awaited`.
         """
         if self._workers is None:
             return decision(self._view.with_pod(pod)), False
-        return await run(self._deciding(pod, decision))
+        return await run(self._deciding(pod, decision, set() if awaited is None else awaited))
 
     async def decide_within(self, seconds: float, pod: Pod, decision: Callable[[View, Pod], T]) -> T:
-        """As `decide`, but wait up to `seconds` for deferred work."""
+        """As `decide`, but wait up to `seconds` for deferred work, and decide again when a part of it is done."""
         deadline = self._view.clock.monotonic() + seconds
         while True:
-            found, unfinished = await self.decide(pod, lambda view: decision(view, pod))
+            awaited = set[Hashable]()
+            found, unfinished = await self.decide(pod, lambda view: decision(view, pod), awaited)
             left = deadline - self._view.clock.monotonic()
             if not unfinished or left <= 0 or not self._replies.open:
                 return found
-            try:
-                async with asyncio.timeout(left):
-                    await self._answered.wait()
-            except TimeoutError:
+            awaited &= self._replies.open
+            goes_on = partial(self._goes_on, frozenset(awaited), self._answered)
+            if not await self._signals.until(goes_on, awaited or {WORKERS}, left):
                 return found
 
-    def _deciding(self, pod: Pod, decision: Callable[[View], T]) -> Turns[tuple[T, bool]]:
+    def _goes_on(self, awaited: Set[Hashable], answered: int) -> bool:
+        """True when one of these items is done; without items, as when the queue was full, when any is."""
+        return not awaited <= self._replies.open if awaited else self._answered > answered
+
+    def _deciding(self, pod: Pod, decision: Callable[[View], T], awaited: set[Hashable]) -> Turns[tuple[T, bool]]:
         content, config, answered = _Content(self._view, pod), self._view.config, self._answered
         if self._spent:
             yield from self._identify(content)
         used_up = self._is_used_up(content)
-        call = CallState(partial(self._refusal, content), USED_UP if used_up else SEARCHING)
+        call = CallState(partial(self._refusal, content), USED_UP if used_up else SEARCHING, awaited=awaited)
         namespace = pod.metadata.namespace
         one_turn = used_up or self.gets_one_turn(namespace)
         budgets = turn_budgets(self._replies, config, call, config.turn_work if one_turn else config.call_work)
@@ -186,7 +195,7 @@ class DeferredWork:
         if unfinished:
             self._charge(content.find(), (used + last.used) / UNITS)
         # A worker may have answered by now what an earlier turn waits for.
-        if unfinished or (call.waits and answered is not self._answered):
+        if unfinished or (call.waits and answered < self._answered):
             asyncio.get_running_loop().call_soon(self._requeue.ended, WORKERS)
         return found, call.waits or unfinished
 
@@ -290,12 +299,13 @@ class DeferredWork:
         """The item is done, or dropped."""
         if self._forget(item):
             self._requeue.ended(WORKERS)
-        self._answered.set()
-        self._answered = asyncio.Event()
 
     def _forget(self, item: WorkItem) -> bool:
         """True when it was the last open item of its content."""
         self._replies.open.discard(item.key)
+        self._answered += 1
+        self._signals.notify(item.key)
+        self._signals.notify(WORKERS)
         self._open[item.content] -= 1
         if self._open[item.content]:
             return False

@@ -18,20 +18,20 @@ from dra_extender.scheduling.ports import Clock
 
 
 class Signals:
-    """Keys are UIDs of claims and pods."""
+    """Keys are UIDs of claims and pods, or deferred requests."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, set[asyncio.Event]] = {}
+        self._waiting: dict[Hashable, set[asyncio.Event]] = {}
 
     def __len__(self) -> int:
         """How many keys are waited for."""
         return len(self._waiting)
 
-    def notify(self, key: str) -> None:
+    def notify(self, key: Hashable) -> None:
         for event in self._waiting.get(key, ()):
             event.set()
 
-    async def until(self, condition: Callable[[], bool], keys: Iterable[str], timeout: float) -> bool:
+    async def until(self, condition: Callable[[], bool], keys: Iterable[Hashable], timeout: float) -> bool:
         """True when `condition` became true within `timeout` seconds. What it raises is passed on."""
         if condition():
             return True
