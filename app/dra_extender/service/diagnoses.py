@@ -82,7 +82,7 @@ class Diagnoses:
     """Called with each pod that was diagnosed, and the whole diagnosis."""
     clock: Callable[[], float] = time.monotonic
     _pods: LRUCache[str, _Diagnosed] = field(default_factory=lambda: LRUCache(REMEMBERED))
-    _lacking_since: LRUCache[str, float] = field(default_factory=lambda: LRUCache(REMEMBERED))
+    _lacking_since: Mapping[str, float] = field(default_factory=dict)
     """By UID: since when some claims of a pod are missing or being deleted."""
     _unasked: Mapping[str, int] = field(default_factory=dict)
     """Pending pods that kube-scheduler does not ask about, by UID."""
@@ -146,20 +146,20 @@ class Diagnoses:
 
     def _find_unasked(self) -> Turns[None]:
         """Find the pending pods that kube-scheduler does not ask about."""
-        unasked: dict[str, int] = {}
+        unasked, lacking = dict[str, int](), dict[str, float]()
         examined = 0
         for pod in list(self._view.pods):
-            if reason := self._refusal(pod):
+            if reason := self._refusal(pod, lacking):
                 unasked[pod.metadata.uid] = hash(reason)
             examined += 1 + len(pod.spec.resource_claims)
             examined += sum(1 + len(each.resources.requests) // 4 for each in pod.spec.containers)
             if examined >= PORTION:
                 examined = 0
                 yield
-        self._unasked = unasked
+        self._unasked, self._lacking_since = unasked, lacking
 
-    def _refusal(self, pod: Pod) -> str:
-        """Why kube-scheduler refuses the pod without a call; empty for most pods."""
+    def _refusal(self, pod: Pod, lacking: dict[str, float]) -> str:
+        """Why kube-scheduler refuses the pod without a call; empty for most pods. `lacking`: see `_lacking_since`."""
         spec = pod.spec
         if spec.node_name or pod.finished or pod.metadata.deletion_timestamp:
             return ""
@@ -172,18 +172,17 @@ class Diagnoses:
             return ""
         found = [item for item in pod.status.conditions if item.type == "PodScheduled"]
         if not found:
-            return self._missing_claims(pod)
+            return self._missing_claims(pod, lacking)
         return next((item.message for item in found if item.reason == "Unschedulable"), "")
 
-    def _missing_claims(self, pod: Pod) -> str:
+    def _missing_claims(self, pod: Pod, lacking: dict[str, float]) -> str:
         """kube-scheduler does not try a pod whose claims are missing or being deleted, and sets no condition."""
         created, get = created_names(pod), partial(self._view.ledger.get, pod.metadata.namespace)
         names = [entry.resource_claim_name or created.get(entry.name, NO_CLAIM) for entry in pod.spec.resource_claims]
         if all((claim := get(name)) is not None and not claim.metadata.deletion_timestamp for name in names if name):
             return ""
         now, uid = self.clock(), pod.metadata.uid
-        since = self._lacking_since.get(uid, now)
-        self._lacking_since[uid] = since
+        since = lacking[uid] = self._lacking_since.get(uid, now)
         return "claims are missing" if now - since >= CLAIM_SECONDS else ""
 
     def _is_due(self, pod: Pod) -> bool:

@@ -11,11 +11,13 @@ import pytest
 
 from dra_extender.api.core import Pod, PodResourceClaimStatus
 from dra_extender.api.decoding import convert
+from dra_extender.api.events import Applied
 from dra_extender.api.meta import Condition
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.insight.why.text import LONGEST
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.service.diagnoses import CLAIM_SECONDS, REPORT_SECONDS, Diagnoses
+from dra_extender.scheduling.turns import run_at_once
+from dra_extender.service.diagnoses import CLAIM_SECONDS, REMEMBERED, REPORT_SECONDS, Diagnoses
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.strategy import with_metadata
 from tests.support.simulation.world import Service, World
@@ -267,3 +269,15 @@ async def test_pods_with_many_amounts_are_searched_one_in_a_turn(amounts: int, w
         await asyncio.sleep(0)
         turns += 1
     assert (turns >= 10) is bool(amounts)
+
+
+async def test_pods_whose_claims_are_missing_are_found_however_many_there_are(serving: Service) -> None:
+    """With more pods than results are remembered, none was found: each was forgotten before the next search."""
+    told = Told(serving)
+    for number in range(REMEMBERED + 1):
+        serving.extender.apply(Applied(make_pod(f"p{number}", "missing")))
+    run_at_once(told.diagnoses._find_unasked())
+    assert not told.diagnoses.pending()
+    told.now = CLAIM_SECONDS
+    run_at_once(told.diagnoses._find_unasked())
+    assert len(told.diagnoses.pending()) == REMEMBERED + 1
