@@ -36,6 +36,7 @@ from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.noderules import ResourcesInUse
 from dra_extender.scheduling.outcomes import EARLY_NOMINATIONS
 from dra_extender.scheduling.tentativeplans import TentativePlan, TentativePlans
+from dra_extender.scheduling.turns import PORTION
 from dra_extender.scheduling.waiting import Pauses
 from dra_extender.unexpected import unexpected
 
@@ -208,7 +209,9 @@ class EarlyNominationController:
 
     async def _nominate(self) -> None:
         """Members of gangs, as `GangPlans.to_nominate` says, then the next pods of the queue."""
-        for place in self._gangs.to_nominate():
+        for number, place in enumerate(self._gangs.to_nominate(), start=1):
+            if number % PORTION == 0:
+                await asyncio.sleep(0)
             pod = self._view.pods.get(place.pod.metadata.uid)
             if pod is None or not self._queue.is_ours(pod) or not self._pauses.over(pod.metadata.uid):
                 continue
