@@ -79,7 +79,7 @@ def seed(server: EmbeddedAPIServer, size: Size) -> None:
 def add_node(server: EmbeddedAPIServer, index: int) -> None:
     server.store.create_stored(hardware.node(index, datetime.now(UTC)))
     slices = hardware.slices(hardware.gpus(index, DEVICES), 1)
-    server.store.create_all(hardware.manifest(each, "v1", None) for each in slices)
+    server.store.create_all(hardware.manifest(each) for each in slices)
 
 
 def claim(name: str) -> dict[str, Any]:

@@ -89,7 +89,7 @@ class EmbeddedCluster:
         self.kubeconfig = self.server.write_kubeconfig(Path(self._temporary.name) / "kubeconfig")
         self.client = await self._connect("embedded-user")
         self._served = await discover(self.client)
-        self.driver = Driver(await self._connect("gpu-driver"), self._served.version)
+        self.driver = Driver(await self._connect("gpu-driver"))
         self._seed()
         await self.restart_controllers()
 
@@ -157,7 +157,6 @@ class EmbeddedCluster:
         scheduler = Scheduler(
             await self._connect("kube-scheduler"),
             config or takeover(extender, SCHEDULER_NAMES),
-            version=self._served.version,
             pop_from_backoff=pop_from_backoff,
             on_call=on_call,
         )

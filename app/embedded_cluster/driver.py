@@ -26,7 +26,7 @@ from dra_extender.api.errors import ConflictError, NotFoundError
 from dra_extender.api.meta import format_time
 from dra_extender.api.resource import Device, DeviceID, DeviceTaint, ResourceClaim
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.resources import resource_claims, resource_slices
+from dra_extender.kube.resources import RESOURCE_CLAIMS, RESOURCE_SLICES
 from embedded_cluster import hardware
 from embedded_cluster.apiserver.containers import is_driver
 from embedded_cluster.hardware import DevicePool
@@ -47,14 +47,11 @@ class Driver:
     def __init__(
         self,
         client: KubeClient,
-        version: str = "v1",
         *,
         most_per_slice: int = hardware.SLICE_DEVICES,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._client = client
-        self._resource = resource_slices(version)
-        self._claims = resource_claims(version)
         self._most = most_per_slice
         self._now = now
         self._published: dict[tuple[str, str], tuple[DevicePool, int, int]] = {}
@@ -75,7 +72,7 @@ class Driver:
             self._owners[pool.node] = dict(owner)
         parts = hardware.slices(pool, generation, most=self._most)
         self._published[pool.key] = (pool, generation, len(parts))
-        return [hardware.manifest(part, self._resource.version, self._owners.get(pool.node)) for part in parts]
+        return [hardware.manifest(part, self._owners.get(pool.node)) for part in parts]
 
     def publishes(self, driver: str, node: str) -> bool:
         """True when devices of this driver are published for the node."""
@@ -96,7 +93,7 @@ class Driver:
         # The number of slices ever written is kept as it is until the last one is gone.
         self._published[pool.key] = (pool, generation, max(before, len(parts)))
         for number, part in enumerate(parts):
-            await self._put(hardware.manifest(part, self._resource.version, self._owners.get(pool.node)))
+            await self._put(hardware.manifest(part, self._owners.get(pool.node)))
             yield number + 1
         for number in range(len(parts), before):
             await self._delete(hardware.slice_name(pool, number))
@@ -149,10 +146,10 @@ class Driver:
         """
         where = (claim.metadata.namespace, claim.metadata.name)
         for attempt in range(_ATTEMPTS):
-            current = msgspec.json.decode(await self._client.get(self._claims.path(*where)))
+            current = msgspec.json.decode(await self._client.get(RESOURCE_CLAIMS.path(*where)))
             body = with_conditions(current, device, conditions, share, format_time(self._now()))
             try:
-                await self._client.replace(self._claims.path(*where, "status"), msgspec.json.encode(body))
+                await self._client.replace(RESOURCE_CLAIMS.path(*where, "status"), msgspec.json.encode(body))
                 return
             except ConflictError:
                 if attempt == _ATTEMPTS - 1:
@@ -163,13 +160,13 @@ class Driver:
     async def _put(self, manifest: Mapping[str, Any]) -> None:
         name = manifest["metadata"]["name"]
         try:
-            await self._client.replace(self._resource.path(name=name), encode(manifest))
+            await self._client.replace(RESOURCE_SLICES.path(name=name), encode(manifest))
         except NotFoundError:
-            await self._client.create(self._resource.path(), encode(manifest))
+            await self._client.create(RESOURCE_SLICES.path(), encode(manifest))
 
     async def _delete(self, name: str) -> None:
         try:
-            await self._client.delete(self._resource.path(name=name))
+            await self._client.delete(RESOURCE_SLICES.path(name=name))
         except NotFoundError:
             pass
 

@@ -151,13 +151,9 @@ def slice_name(pool: DevicePool, number: int) -> str:
     return f"{pool.node}-{pool.driver}-{number}"
 
 
-def manifest(published: ResourceSlice, version: str = "v1", owner: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The slice as JSON for the given version of resource.k8s.io; `owner` is the ownerReference to its node."""
+def manifest(published: ResourceSlice, owner: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The slice as JSON; `owner` is the ownerReference to its node."""
     body: dict[str, Any] = to_builtins(published)
-    if version == "v1beta1":
-        for device in body["spec"].get("devices") or ():
-            basic = {key: device.pop(key) for key in list(device) if key != "name"}
-            device["basic"] = basic
     if owner is not None:
         body["metadata"]["ownerReferences"] = [owner]
-    return {"apiVersion": f"{GROUP}/{version}", "kind": "ResourceSlice", **body}
+    return {"apiVersion": f"{GROUP}/v1", "kind": "ResourceSlice", **body}

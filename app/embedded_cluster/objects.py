@@ -179,8 +179,6 @@ DEPLOYMENTS: Resource[Deployment] = Resource("apps", "v1", "deployments", "Deplo
 
 REPLICA_SETS: Resource[ReplicaSet] = Resource("apps", "v1", "replicasets", "ReplicaSet", _replica_set)
 DAEMON_SETS: Resource[DaemonSet] = Resource("apps", "v1", "daemonsets", "DaemonSet", _daemon_set)
-
-
-def claim_templates(version: str) -> Resource[ClaimTemplate]:
-    """Templates in the served version of resource.k8s.io."""
-    return Resource(GROUP, version, "resourceclaimtemplates", "ResourceClaimTemplate", _claim_template)
+CLAIM_TEMPLATES: Resource[ClaimTemplate] = Resource(
+    GROUP, "v1", "resourceclaimtemplates", "ResourceClaimTemplate", _claim_template
+)

@@ -29,7 +29,7 @@ from dra_extender.cli.snapshot import take
 from dra_extender.insight import snapshotfile
 from dra_extender.insight.snapshotfile import FORMAT, KIND, load
 from dra_extender.kube import resources
-from dra_extender.kube.resources import resource_claims
+from dra_extender.kube.resources import RESOURCE_CLAIMS
 from embedded_cluster.apiserver.discovery import VERSION
 from embedded_cluster.hardware import GPU_DRIVER
 from tests.cli.conftest import options
@@ -136,15 +136,15 @@ async def test_what_cannot_be_read_cannot_be_read_from_the_file_either(
     source: Source, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def decode(data: bytes | msgspec.Raw) -> ResourceClaim:
-        claim = resource_claims("v1").decode(data)
+        claim = RESOURCE_CLAIMS.decode(data)
         if claim.metadata.name == "held":
             raise DecodeError("ResourceClaim", claim.metadata.key, "spec: nonsense")
         return claim
 
-    unreadable = msgspec.structs.replace(resource_claims("v1"), decode=decode)
+    unreadable = msgspec.structs.replace(RESOURCE_CLAIMS, decode=decode)
     file = tmp_path / "cluster.json"
     with monkeypatch.context() as patch:
-        patch.setattr(resources, "resource_claims", lambda version: unreadable)
+        patch.setattr(resources, "RESOURCE_CLAIMS", unreadable)
         assert await take(file, source) == YES
         capsys.readouterr()
         status = await list_devices(options(DevicesOptions, source))

@@ -97,7 +97,7 @@ def test_anything_else_is_refused(text: str) -> None:
 
 
 SLICE = """
-apiVersion: resource.k8s.io/v1beta2
+apiVersion: resource.k8s.io/v1
 kind: ResourceSlice
 metadata: {name: more}
 spec:
@@ -124,7 +124,10 @@ async def test_slices_of_a_file_are_added(
     [
         ("kind: Secret\napiVersion: v1", "v1 Secret is not supported: give objects of kind ResourceSlice"),
         ("", "contains no object of kind ResourceSlice"),
-        ("kind: DeviceClass\napiVersion: resource.k8s.io/v9", "resource.k8s.io/v9 DeviceClass is not supported"),
+        (
+            "kind: DeviceClass\napiVersion: resource.k8s.io/v1beta2\nmetadata: {name: gpu}",
+            "DeviceClass gpu: apiVersion resource.k8s.io/v1beta2 is not supported: use resource.k8s.io/v1",
+        ),
     ],
 )
 async def test_a_file_with_anything_else_is_refused(

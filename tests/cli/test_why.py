@@ -20,7 +20,7 @@ from dra_extender.cli.answers.why import answer
 from dra_extender.cli.output import FAILED, NO, YES, status_of
 from dra_extender.cli.questions import Source, WhyOptions
 from dra_extender.kube import resources
-from dra_extender.kube.resources import NODES, resource_claims
+from dra_extender.kube.resources import NODES, RESOURCE_CLAIMS
 from dra_extender.limits import CHARACTERS_OF_MANIFESTS
 from dra_extender.service.service import Service
 from tests.cli.conftest import options
@@ -121,10 +121,10 @@ kind: ResourceClaim
 metadata: {name: alone}
 spec: {devices: {requests: [{name: r, exactly: {deviceClassName: CLASS}}]}}
 ---
-apiVersion: resource.k8s.io/v1beta1
+apiVersion: resource.k8s.io/v1
 kind: ResourceClaimTemplate
 metadata: {name: made}
-spec: {spec: {devices: {requests: [{name: r, deviceClassName: CLASS, count: COUNT}]}}}
+spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: CLASS, count: COUNT}}]}}}
 """
 
 
@@ -232,7 +232,7 @@ async def test_a_claim_that_cannot_be_read_keeps_its_devices(
     world: World, source: Source, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def decode(data: bytes | msgspec.Raw) -> ResourceClaim:
-        claim = resource_claims("v1").decode(data)
+        claim = RESOURCE_CLAIMS.decode(data)
         if claim.metadata.name == "broken":
             raise DecodeError("ResourceClaim", claim.metadata.key, "spec: nonsense")
         return claim
@@ -241,8 +241,8 @@ async def test_a_claim_that_cannot_be_read_keeps_its_devices(
         world.claim(claim, count=2)
         world.pod(pod, claim)
     world.allocate("broken", "holder", world.nodes[0], world.published(world.nodes[0])["spec"]["devices"][0]["name"])
-    unreadable = msgspec.structs.replace(resource_claims("v1"), decode=decode)
-    monkeypatch.setattr(resources, "resource_claims", lambda version: unreadable)
+    unreadable = msgspec.structs.replace(RESOURCE_CLAIMS, decode=decode)
+    monkeypatch.setattr(resources, "RESOURCE_CLAIMS", unreadable)
     told = await told_by_service(world, "p", capsys)
     assert told["fits"] == 2
     assert await report("default/p", source, world.nodes[0]) == NO

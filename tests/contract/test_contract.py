@@ -50,8 +50,7 @@ def _is_about(rule: Rule, asked: Attributes) -> bool:
 @each_scenario
 async def test_the_embedded_server_answers_like_the_real_one(scenario: Scenario) -> None:
     rights = Rights()
-    versions = ("v1", "v1beta2", "v1beta1")
-    embedded = EmbeddedAPIServer(versions=versions, access=rights.access)
+    embedded = EmbeddedAPIServer(versions=("v1", "v1beta2"), access=rights.access)
     embedded.collects_garbage = False
     async with embedded:
         embedded.store.forget_history()

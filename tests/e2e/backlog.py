@@ -15,7 +15,7 @@ from typing import Any, Self
 import msgspec
 
 from dra_extender.kube.client import STRATEGIC_PATCH, KubeClient
-from dra_extender.kube.resources import resource_claims, resource_slices
+from dra_extender.kube.resources import RESOURCE_CLAIMS, RESOURCE_SLICES
 from dra_extender.scheduling.waiting import Signals
 from embedded_cluster.informer import Informer
 from embedded_cluster.objects import PODS, FullPod
@@ -75,7 +75,7 @@ class Backlog:
         self._watching.cancel()
         await asyncio.gather(self._watching, return_exceptions=True)
         for name in self._slices:
-            await self._client.delete(resource_slices("v1").path(name=name))
+            await self._client.delete(RESOURCE_SLICES.path(name=name))
 
     # --- steps, in this order
 
@@ -152,7 +152,7 @@ class Backlog:
         listed = [{"name": f"{model}-{index}", "attributes": {"model": {"string": model}}} for index in range(devices)]
         pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
         spec = {"driver": self._driver, "nodeName": node, "pool": pool, "devices": listed}
-        await self._create(resource_slices("v1").path(), name, spec)
+        await self._create(RESOURCE_SLICES.path(), name, spec)
 
     async def _make(self, name: str, model: str) -> None:
         """A pod with a claim of the same name."""
@@ -191,7 +191,7 @@ class Backlog:
         return PODS.path(self._namespace, name)
 
     def _claim(self, name: str = "") -> str:
-        return resource_claims("v1").path(self._namespace, name)
+        return RESOURCE_CLAIMS.path(self._namespace, name)
 
     async def _each(self, calls: Iterable[Awaitable[None]]) -> None:
         await together(calls, _REQUESTS)

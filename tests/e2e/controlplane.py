@@ -55,7 +55,7 @@ DRA_FEATURES: Mapping[str, bool] = {
     "DRAResourceClaimDeviceStatus": True,
 }
 # DeviceTaintRule is not in v1 before 1.37.
-DRA_RUNTIME_CONFIG = ("resource.k8s.io/v1beta1=true", "resource.k8s.io/v1beta2=true")
+DRA_RUNTIME_CONFIG = ("resource.k8s.io/v1beta2=true",)
 DRA_RUNTIME_CONFIG_135 = (*DRA_RUNTIME_CONFIG, "resource.k8s.io/v1alpha3=true")
 
 

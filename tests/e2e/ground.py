@@ -22,7 +22,7 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.events import EventRecorder
-from dra_extender.kube.resources import resource_claims
+from dra_extender.kube.resources import RESOURCE_CLAIMS
 from embedded_cluster import hardware, manifests
 from embedded_cluster.driver import Driver
 from embedded_cluster.informer import Informer
@@ -101,7 +101,7 @@ class Ground:
             "labelSelector": f"app.kubernetes.io/name notin ({SHIPPED}, {STREAMED})",
         }
         self._pods: Informer[FullPod] = Informer(self.client, PODS, indexes={"claim": claims_of}, selector=ours)
-        self._claims: Informer[ResourceClaim] = Informer(self.client, resource_claims("v1"))
+        self._claims: Informer[ResourceClaim] = Informer(self.client, RESOURCE_CLAIMS)
         self.invariants = Invariants(self.client, self._claims, self._pods)
         await self._set_up_nodes()
         for job in (self._pods, self._claims, self.invariants):

@@ -19,7 +19,7 @@ from dra_extender.api.core import Node
 from dra_extender.api.errors import ApiError
 from dra_extender.api.resource import ResourceClaim, ResourceSlice
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.resources import Resource, resource_claims, resource_slices
+from dra_extender.kube.resources import RESOURCE_CLAIMS, RESOURCE_SLICES, Resource
 from dra_extender.scheduling.claims import claim_names
 from embedded_cluster.informer import Informer
 from embedded_cluster.invariants import violations
@@ -65,8 +65,8 @@ class Invariants:
     async def _look(self) -> None:
         # A pod is bound after its claims are reserved: claims listed later are never too old for it.
         pods = [pod for pod in await self._list(PODS) if pod.metadata.uid not in self._renamed]
-        claims = await self._list(resource_claims("v1"))
-        slices: list[ResourceSlice] = await self._list(resource_slices("v1"))
+        claims = await self._list(RESOURCE_CLAIMS)
+        slices: list[ResourceSlice] = await self._list(RESOURCE_SLICES)
         nodes: dict[str, Node] = {node.metadata.name: node for node in await self._list(NODES)}
         told = set(violations(claims, pods, slices, nodes)) | set(_bound_without(pods, claims))
         self._remember(told & self._suspects)

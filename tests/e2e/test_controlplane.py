@@ -73,9 +73,9 @@ def test_a_test_is_skipped_where_its_gates_are_not_on(plane: Plane) -> None:
 
 
 @pytest.mark.own_plane("which versions a cluster serves is its own business")
-def test_all_versions_of_device_allocation_are_served(plane: Plane) -> None:
+def test_the_versions_of_device_allocation_that_have_taint_rules_are_served(plane: Plane) -> None:
     versions = plane.kubectl("api-versions").splitlines()
-    assert {"resource.k8s.io/v1", "resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2"} <= set(versions)
+    assert {"resource.k8s.io/v1", "resource.k8s.io/v1beta2"} <= set(versions)
 
 
 def test_a_service_account_may_do_only_what_it_was_given(plane: Plane, namespace: str) -> None:

@@ -12,7 +12,7 @@ from dra_extender.api.decoding import convert
 from dra_extender.api.errors import RejectedError
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import GROUP, ResourceClaim
-from dra_extender.kube.resources import discover, resource_claims
+from dra_extender.kube.resources import RESOURCE_CLAIMS, discover
 from embedded_cluster import hardware, manifests
 from tests.e2e.case import Case
 from tests.e2e.ground import NODES, Ground
@@ -171,7 +171,7 @@ def test_a_taint_rule_evicts_and_keeps_away_until_it_is_deleted(sample: Apply, g
 
 def claim_of(ground: Ground, namespace: str, name: str) -> ResourceClaim:
     """The claim as stored: a watch may still show what was deallocated."""
-    return convert(ResourceClaim, ground.get(resource_claims("v1").path(namespace, name)))
+    return convert(ResourceClaim, ground.get(RESOURCE_CLAIMS.path(namespace, name)))
 
 
 def report(ground: Ground, namespace: str, name: str, condition: str) -> str:

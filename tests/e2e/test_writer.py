@@ -37,7 +37,7 @@ from dra_extender.kube.events import EventRecorder
 from dra_extender.kube.knownobjects import KnownObjects
 from dra_extender.kube.lease import LeaderElection, LeaseSettings
 from dra_extender.kube.reflector import Reflector
-from dra_extender.kube.resources import NODES, Served, discover
+from dra_extender.kube.resources import DEVICE_CLASSES, NODES, RULE_VERSIONS, Served, discover
 from dra_extender.kube.writer import RequeueClaim, Writer
 from dra_extender.scheduling.release.clear import RELEASED
 from tests.e2e.controlplane import ControlPlane
@@ -45,7 +45,6 @@ from tests.support.patience import LONGEST, until
 
 pytestmark = pytest.mark.e2e
 
-VERSIONS = ("v1", "v1beta2", "v1beta1")
 DRIVER = "writer.example.com"
 ALLOCATION = AllocationResult(
     devices=DeviceAllocationResult(
@@ -62,13 +61,12 @@ ALLOCATION = AllocationResult(
 class Bench:
     """A namespace, a class, a node and the objects that the writes are about."""
 
-    def __init__(self, client: KubeClient, version: str) -> None:
+    def __init__(self, client: KubeClient) -> None:
         self.client = client
-        self.version = version
         self.unique = uuid.uuid4().hex[:8]
         self.namespace = self.node = self.device_class = f"writer-{self.unique}"
         self.recorder = EventRecorder(client, "e2e")
-        self.writer = Writer(client, Served(version), self.recorder, RequeueClaim(self.namespace, "requeue"))
+        self.writer = Writer(client, self.recorder, RequeueClaim(self.namespace, "requeue"))
 
     async def create(self, path: str, body: dict[str, Any]) -> Any:
         return msgspec.json.decode(await self.client.create(path, msgspec.json.encode(body)))
@@ -76,18 +74,15 @@ class Bench:
     async def set_up(self) -> None:
         await self.create("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
         await self.create("/api/v1/nodes", {"metadata": {"name": self.node}})
-        classes = f"/apis/resource.k8s.io/{self.version}/deviceclasses"
-        await self.create(classes, {"metadata": {"name": self.device_class}, "spec": {}})
+        await self.create(DEVICE_CLASSES.path(), {"metadata": {"name": self.device_class}, "spec": {}})
 
     async def tear_down(self) -> None:
         await self.client.delete(f"/api/v1/nodes/{self.node}")
-        await self.client.delete(f"/apis/resource.k8s.io/v1/deviceclasses/{self.device_class}")
+        await self.client.delete(DEVICE_CLASSES.path(name=self.device_class))
         await self.client.delete(f"/api/v1/namespaces/{self.namespace}")
 
     async def claim(self) -> ResourceClaim:
-        wanted = {"deviceClassName": self.device_class}
-        request = wanted if self.version == "v1beta1" else {"exactly": wanted}
-        spec = {"devices": {"requests": [{"name": "r", **request}]}}
+        spec = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": self.device_class}}]}}
         return await self.writer.create_claim(self.namespace, {"metadata": {"generateName": "c-"}, "spec": spec})
 
     async def pod(self) -> Pod:
@@ -108,13 +103,9 @@ async def client(plane: ControlPlane) -> AsyncIterator[KubeClient]:
         yield connected
 
 
-@pytest.fixture(params=VERSIONS)
-async def bench(client: KubeClient, request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
-    made = Bench(client, request.param)
-    try:
-        await client.get(f"/apis/{GROUP}/{request.param}")
-    except NotFoundError:
-        pytest.skip(f"{GROUP}/{request.param} is not served")
+@pytest.fixture
+async def bench(client: KubeClient) -> AsyncIterator[Bench]:
+    made = Bench(client)
     await made.set_up()
     # Pods need the namespace's service account, which a controller makes.
     async with asyncio.timeout(LONGEST):
@@ -241,7 +232,7 @@ async def test_the_administrator_has_all_permissions_and_somebody_else_has_not(
     plane: ControlPlane, client: KubeClient
 ) -> None:
     permissions = (
-        permissions_for_reading(Served("v1", "v1alpha3")) + BINDING + permissions_for_lease("default", "lease")
+        permissions_for_reading(Served(taint_rules="v1alpha3")) + BINDING + permissions_for_lease("default", "lease")
     )
     assert await missing_permissions(client, permissions) == []
     settings = ClientSettings(kubeconfig=str(plane.user_kubeconfig("nobody-in-particular")))
@@ -253,14 +244,10 @@ async def test_the_administrator_has_all_permissions_and_somebody_else_has_not(
     )
 
 
-async def test_the_newest_version_is_found(client: KubeClient) -> None:
-    assert (await discover(client)).version == "v1"
-
-
 @pytest.mark.needs("DRADeviceTaintRules")
 async def test_the_newest_version_that_has_taint_rules_is_found(client: KubeClient) -> None:
     served: list[str] = []
-    for version in ("v1", "v1beta2", "v1beta1", "v1alpha3"):
+    for version in RULE_VERSIONS:
         with contextlib.suppress(NotServedError):
             await client.get(f"/apis/{GROUP}/{version}/devicetaintrules")
             served.append(version)

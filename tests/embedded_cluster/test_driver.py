@@ -57,12 +57,6 @@ def test_counters_are_in_a_slice_of_their_own() -> None:
     assert {part.spec.pool.resource_slice_count for part in parts} == {2}
 
 
-def test_v1beta1_puts_what_a_device_has_under_basic() -> None:
-    (part,) = hardware.slices(hardware.gpus(0, 1), 1)
-    device = hardware.manifest(part, "v1beta1")["spec"]["devices"][0]
-    assert set(device) == {"name", "basic"} and "memory" in device["basic"]["capacity"]
-
-
 async def test_devices_come_and_go_with_new_generations(cluster: EmbeddedCluster) -> None:
     assert published(cluster) == [(1, 1, ["gpu-0", "gpu-1"])]
     await cluster.driver.add_device("node-1", hardware.gpu("node-1", 2))

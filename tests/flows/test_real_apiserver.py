@@ -56,7 +56,7 @@ class RealCluster:
             await self._create("/api/v1/namespaces", "Namespace", name)
             # Without kube-controller-manager nobody else makes the account that every pod gets.
             await self._create(f"/api/v1/namespaces/{name}/serviceaccounts", "ServiceAccount", "default")
-        self.driver = Driver(await self.connect("driver"), served.version)
+        self.driver = Driver(await self.connect("driver"))
         for index in range(4):
             await self.client.create("/api/v1/nodes", msgspec.json.encode(hardware.node(index)))
             await self.driver.publish(hardware.gpus(index, 8))

@@ -19,7 +19,7 @@ from dra_extender.kube.resources import Served
 
 def followed() -> list[str]:
     """Every kind of objects that may be found unreadable."""
-    made = reflector.Watches(cast(KubeClient, None), Served("v1", "v1alpha3"), lambda event: None)
+    made = reflector.Watches(cast(KubeClient, None), Served(taint_rules="v1alpha3"), lambda event: None)
     return [each.resource.kind for each in made.reflectors]
 
 

@@ -29,7 +29,7 @@ from dra_extender.kube.client import KubeClient
 from dra_extender.kube.resources import Served
 from tests.support.kube.scripted import ScriptedServer
 
-SERVED = Served("v1", "v1alpha3")
+SERVED = Served(taint_rules="v1alpha3")
 PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 

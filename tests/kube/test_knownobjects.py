@@ -14,7 +14,7 @@ from dra_extender.api.errors import ApiError, GoneError, OutcomeUnknownError
 from dra_extender.api.events import Applied, ClusterEvent, Removed, Undecodable
 from dra_extender.api.meta import ObjectKey
 from dra_extender.kube.knownobjects import KnownObjects
-from dra_extender.kube.resources import NODES, resource_claims
+from dra_extender.kube.resources import NODES, RESOURCE_CLAIMS
 from tests.support.unexpected import Reports
 
 
@@ -223,7 +223,7 @@ UNDECODABLE_CLAIMS = {
 @pytest.mark.parametrize("raw", UNDECODABLE_CLAIMS.values(), ids=UNDECODABLE_CLAIMS)
 def test_a_claim_that_cannot_be_decoded_is_named_and_the_stream_goes_on_behind_it(raw: bytes) -> None:
     seen = Seen()
-    known = KnownObjects(resource_claims("v1"), seen.apply)
+    known = KnownObjects(RESOURCE_CLAIMS, seen.apply)
 
     def log() -> list[tuple[str, ...]]:
         return [entry[:2] for entry in seen.log]
@@ -243,7 +243,7 @@ def test_a_claim_that_cannot_be_decoded_is_named_and_the_stream_goes_on_behind_i
 
 def test_what_can_be_read_of_an_allocation_comes_with_the_event_whenever_it_changes() -> None:
     found: list[ClusterEvent] = []
-    known = KnownObjects(resource_claims("v1"), found.append)
+    known = KnownObjects(RESOURCE_CLAIMS, found.append)
     bare = claim_with(DEEP)
     status = b',"status":{"allocation":{"devices":{"results":[{"request":"r","driver":"d","pool":"p","device":"x"}]}}}}'
     allocated = bare[:-1] + status
@@ -261,7 +261,7 @@ def test_what_can_be_read_of_an_allocation_comes_with_the_event_whenever_it_chan
 def test_an_object_that_is_set_aside_is_not_decoded_and_what_it_holds_is_known() -> None:
     found: list[ClusterEvent] = []
     aside = {ObjectKey("ResourceClaim", "n/c"): "stopped a process"}
-    known = KnownObjects(resource_claims("v1"), found.append, None, lambda key: aside.get(key, ""))
+    known = KnownObjects(RESOURCE_CLAIMS, found.append, None, lambda key: aside.get(key, ""))
     results = [{"request": "r", "driver": "d", "pool": "p", "device": "x"}]
     claim, other = (
         {
@@ -322,7 +322,7 @@ anything = st.recursive(
 @given(anything, anything, st.permutations(["metadata", "spec", "status"]))
 def test_whatever_an_object_contains_the_next_one_is_applied(spec: Any, status: Any, order: list[str]) -> None:
     seen = Seen()
-    known = KnownObjects(resource_claims("v1beta1"), seen.apply)
+    known = KnownObjects(RESOURCE_CLAIMS, seen.apply)
     parts = {"metadata": node("odd", 2)["metadata"], "spec": spec, "status": status}
     known.watched(event("ADDED", {name: parts[name] for name in order}))
     assert known.version == "2"

@@ -14,19 +14,21 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from dra_extender.api import resource as v1
-from dra_extender.api.decoding import encode, to_builtins
+from dra_extender.api.decoding import encode
 from dra_extender.api.errors import ApiError, NotFoundError, RejectedError
 from dra_extender.api.scheduling import CoschedulingPodGroup, PodGroup
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.resources import (
+    DEVICE_CLASSES,
     PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    RULE_VERSIONS,
+    Resource,
     Served,
-    device_classes,
     device_taint_rules,
     discover,
     pod_groups,
-    resource_claims,
-    resource_slices,
     segment,
     watched_kinds,
 )
@@ -39,7 +41,7 @@ from tests.support.specimens import specimen
     [
         (PODS.path(), "/api/v1/pods"),
         (PODS.path("default", "p", "binding"), "/api/v1/namespaces/default/pods/p/binding"),
-        (resource_claims("v1").path("n", "c"), "/apis/resource.k8s.io/v1/namespaces/n/resourceclaims/c"),
+        (RESOURCE_CLAIMS.path("n", "c"), "/apis/resource.k8s.io/v1/namespaces/n/resourceclaims/c"),
         (PODS.path("default", "../../nodes/n1"), "/api/v1/namespaces/default/pods/..%2F..%2Fnodes%2Fn1"),
         (PODS.path("a/b?watch=1", "p q"), "/api/v1/namespaces/a%2Fb%3Fwatch%3D1/pods/p%20q"),
         (PODS.path("default", "%2e%2e"), "/api/v1/namespaces/default/pods/%252e%252e"),
@@ -72,13 +74,13 @@ def test_a_name_leads_to_itself_or_nowhere(name: str) -> None:
 @pytest.mark.parametrize(
     ("served", "plurals"),
     [
-        (Served("v1"), ["nodes", "pods", "deviceclasses", "resourceslices", "resourceclaims"]),
+        (Served(), ["nodes", "pods", "deviceclasses", "resourceslices", "resourceclaims"]),
         (
-            Served("v1beta1", "v1alpha3"),
+            Served("v1alpha3"),
             ["nodes", "pods", "deviceclasses", "resourceslices", "resourceclaims", "devicetaintrules"],
         ),
         (
-            Served("v1", pod_groups=(("scheduling.k8s.io", "v1alpha2"), ("scheduling.x-k8s.io", "v1alpha1"))),
+            Served(pod_groups=(("scheduling.k8s.io", "v1alpha2"), ("scheduling.x-k8s.io", "v1alpha1"))),
             ["nodes", "pods", "deviceclasses", "resourceslices", "resourceclaims", "podgroups", "podgroups"],
         ),
     ],
@@ -89,7 +91,7 @@ def test_what_not_every_server_has_is_followed_where_it_is_served_and_each_kind_
     kinds = watched_kinds(served)
     assert [kind.plural for kind in kinds] == plurals
     assert [kind.plural for kind in kinds if kind.optional] == [name for name in plurals if name == "podgroups"]
-    versions = {"": "v1", "resource.k8s.io": served.version, **dict(served.pod_groups)}
+    versions = {"": "v1", "resource.k8s.io": "v1", **dict(served.pod_groups)}
     for kind in kinds:
         assert kind.version == (served.taint_rules if kind.plural == "devicetaintrules" else versions[kind.group])
 
@@ -109,20 +111,18 @@ def serve(server: ScriptedServer, versions: dict[str, tuple[str, ...]], group: s
 @pytest.mark.parametrize(
     ("versions", "expected"),
     [
-        ({"v1": FOUR}, ("v1", "")),
-        ({"v1beta1": FOUR, "v1beta2": FOUR, "v1": FOUR}, ("v1", "")),
-        ({"v1beta1": FOUR, "v1beta2": FOUR}, ("v1beta2", "")),
-        ({"v1beta1": FOUR}, ("v1beta1", "")),
-        ({"v1": FOUR, "v1beta2": (*FOUR, "devicetaintrules")}, ("v1", "v1beta2")),
-        ({"v1": FOUR, "v1alpha3": ("devicetaintrules",)}, ("v1", "v1alpha3")),
-        ({"v1": (*FOUR, "devicetaintrules"), "v1beta2": (*FOUR, "devicetaintrules")}, ("v1", "v1")),
+        ({"v1": FOUR}, ""),
+        ({"v1beta1": FOUR, "v1beta2": FOUR, "v1": FOUR}, ""),
+        ({"v1": FOUR, "v1beta2": (*FOUR, "devicetaintrules")}, "v1beta2"),
+        ({"v1": FOUR, "v1alpha3": ("devicetaintrules",)}, "v1alpha3"),
+        ({"v1": (*FOUR, "devicetaintrules"), "v1beta2": (*FOUR, "devicetaintrules")}, "v1"),
     ],
 )
-async def test_the_best_served_version_is_chosen(
-    server: ScriptedServer, client: KubeClient, versions: dict[str, tuple[str, ...]], expected: tuple[str, str]
+async def test_the_newest_served_version_of_taint_rules_is_chosen(
+    server: ScriptedServer, client: KubeClient, versions: dict[str, tuple[str, ...]], expected: str
 ) -> None:
     serve(server, versions)
-    assert await discover(client) == Served(*expected, server_version="v1.36.2")
+    assert await discover(client) == Served(expected, server_version="v1.36.2")
 
 
 CORE, EXTRA = "scheduling.k8s.io", "scheduling.x-k8s.io"
@@ -158,14 +158,25 @@ async def test_pod_groups_are_found_in_both_api_groups(
     assert (await discover(client)).pod_groups == expected
 
 
-@pytest.mark.parametrize("versions", [None, {"v1alpha3": ("resourceclaims",)}])
-async def test_a_server_without_the_resource_api_is_named_as_such(
-    server: ScriptedServer, client: KubeClient, versions: dict[str, tuple[str, ...]] | None
+@pytest.mark.parametrize(
+    ("versions", "told"),
+    [
+        ({}, "none"),
+        ({"v1beta1": FOUR, "v1beta2": (*FOUR, "devicetaintrules")}, "v1beta1, v1beta2"),
+        ({"v1": ("devicetaintrules",)}, "v1"),
+    ],
+)
+async def test_where_claims_are_not_served_in_v1_the_error_says_what_is_and_what_to_do(
+    server: ScriptedServer, client: KubeClient, versions: dict[str, tuple[str, ...]], told: str
 ) -> None:
-    if versions is not None:
+    if versions:
         serve(server, versions)
-    with pytest.raises(RejectedError, match=r"serves no usable version of resource\.k8s\.io"):
+    with pytest.raises(RejectedError) as caught:
         await discover(client)
+    assert caught.value.message == (
+        f"the API server does not serve claims in resource.k8s.io/v1 (versions served: {told}): "
+        "upgrade it to Kubernetes 1.34 or newer, or turn the version on with its --runtime-config"
+    )
 
 
 @pytest.mark.parametrize("path", ["/apis/resource.k8s.io", "/apis/resource.k8s.io/v1"])
@@ -202,35 +213,18 @@ def test_the_objects_of_these_tests_have_every_field(kind: type[Any]) -> None:
     assert unfilled(specimen(kind)) == []
 
 
-def in_v1beta1(item: Json) -> Json:
-    """Devices carry all but their name under `basic`, requests those of an exact request directly."""
-    spec = item["spec"]
-    if "pool" in spec:
-        devices = [{"name": device.pop("name"), "basic": device} for device in spec["devices"]]
-        return item | {"spec": spec | {"devices": devices}}
-    requests = [request.pop("exactly") | request for request in spec["devices"]["requests"]]
-    return item | {"spec": spec | {"devices": spec["devices"] | {"requests": requests}}}
-
-
-@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
 @pytest.mark.parametrize(
-    ("kind", "resource"), [(v1.ResourceSlice, resource_slices), (v1.ResourceClaim, resource_claims)]
+    ("kind", "resource"),
+    [
+        (v1.ResourceSlice, RESOURCE_SLICES),
+        (v1.ResourceClaim, RESOURCE_CLAIMS),
+        (v1.DeviceClass, DEVICE_CLASSES),
+        *((v1.DeviceTaintRule, device_taint_rules(version)) for version in RULE_VERSIONS),
+    ],
 )
-def test_slices_and_claims_keep_every_field(version: str, kind: type[Any], resource: Any) -> None:
+def test_slices_claims_classes_and_taint_rules_keep_every_field(kind: type[Any], resource: Resource[Any]) -> None:
     item = specimen(kind)
-    served = to_builtins(item)
-    if version == "v1beta1":
-        served = in_v1beta1(served)
-    assert resource(version).decode(encode(served)) == item
-
-
-@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
-@pytest.mark.parametrize(
-    ("kind", "resource"), [(v1.DeviceClass, device_classes), (v1.DeviceTaintRule, device_taint_rules)]
-)
-def test_classes_and_taint_rules_keep_every_field(version: str, kind: type[Any], resource: Any) -> None:
-    item = specimen(kind)
-    assert resource(version).decode(encode(item)) == item
+    assert resource.decode(encode(item)) == item
 
 
 @pytest.mark.parametrize("kind", [PodGroup, CoschedulingPodGroup])

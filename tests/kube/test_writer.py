@@ -34,7 +34,6 @@ from dra_extender.api.resource import (
 )
 from dra_extender.kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, KubeClient
 from dra_extender.kube.events import EventRecorder
-from dra_extender.kube.resources import Served
 from dra_extender.kube.writer import NOMINATOR, REQUEUE_ANNOTATION, RequeueClaim, Writer
 from dra_extender.scheduling.ports import Ports
 from tests.support.kube.scripted import ScriptedServer
@@ -64,7 +63,7 @@ ALLOCATION = AllocationResult(
 
 @pytest.fixture
 def writer(client: KubeClient) -> Writer:
-    return Writer(client, Served("v1"), EventRecorder(client, "i"), RequeueClaim("dra-system", "requeue"))
+    return Writer(client, EventRecorder(client, "i"), RequeueClaim("dra-system", "requeue"))
 
 
 POD = Pod(metadata=ObjectMeta(name="p", namespace="default", uid="pu", resource_version="7"))
@@ -224,16 +223,10 @@ async def test_what_cannot_exist_reads_as_none_and_nothing_is_asked(
     assert server.requests() == []
 
 
-@pytest.mark.parametrize(
-    ("version", "request_"), [("v1", {"exactly": {"deviceClassName": "gpu"}}), ("v1beta1", {"deviceClassName": "gpu"})]
-)
-async def test_reads_give_typed_objects_whatever_version_is_served(
-    server: ScriptedServer, client: KubeClient, version: str, request_: dict[str, object]
-) -> None:
-    stored = STORED | {"spec": {"devices": {"requests": [{"name": "r", **request_}]}}}
-    server.on("GET", f"/apis/resource.k8s.io/{version}/namespaces/default/resourceclaims/c", (200, stored))
+async def test_reads_give_typed_objects(server: ScriptedServer, writer: Writer) -> None:
+    stored = STORED | {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}}
+    server.on("GET", "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c", (200, stored))
     server.on("GET", f"{PODS}/p", (200, {"metadata": {"name": "p"}, "spec": {"nodeName": "n"}}))
-    writer = Writer(client, Served(version), EventRecorder(client, "i"), RequeueClaim("dra-system", "requeue"))
     claim, pod = await writer.read_claim("default", "c"), await writer.read_pod("default", "p")
     assert claim is not None and claim.metadata.uid == "cu"
     assert claim.spec.devices.requests[0].exactly == ExactDeviceRequest(device_class_name="gpu")
@@ -302,11 +295,9 @@ async def test_an_eviction_is_for_the_pod_with_its_uid_and_what_a_budget_forbids
     assert (second.json["kind"], second.json["metadata"]) == ("Eviction", {"name": "p", "namespace": "default"})
 
 
-async def test_an_event_about_a_claim_refers_to_it_in_the_served_version(
-    server: ScriptedServer, client: KubeClient
-) -> None:
+async def test_an_event_about_a_claim_refers_to_it_in_v1(server: ScriptedServer, client: KubeClient) -> None:
     recorder = EventRecorder(client, "i")
-    writer = Writer(client, Served("v1beta2"), recorder, RequeueClaim("dra-system", "requeue"))
+    writer = Writer(client, recorder, RequeueClaim("dra-system", "requeue"))
     server.on("POST", "/apis/events.k8s.io/v1/namespaces/default/events", (201, {}))
     writer.record_event(CLAIM, "Warning", "Conflict", "device taken", action="Bind")
     sending = asyncio.create_task(recorder.run())
@@ -318,7 +309,7 @@ async def test_an_event_about_a_claim_refers_to_it_in_the_served_version(
         "namespace": "default",
         "name": "c",
         "uid": "cu",
-        "apiVersion": "resource.k8s.io/v1beta2",
+        "apiVersion": "resource.k8s.io/v1",
     }
     assert (body["type"], body["reason"], body["action"], body["note"]) == (
         "Warning",
@@ -329,6 +320,6 @@ async def test_an_event_about_a_claim_refers_to_it_in_the_served_version(
 
 
 async def test_the_writer_fulfils_what_scheduling_asks_for(client: KubeClient) -> None:
-    writer = Writer(client, Served("v1"), EventRecorder(client, "i"), RequeueClaim("dra-system", "requeue"))
+    writer = Writer(client, EventRecorder(client, "i"), RequeueClaim("dra-system", "requeue"))
     ports: Ports = writer
     assert ports is writer

@@ -16,7 +16,7 @@ from dra_extender.service.settings import load
 from dra_extender.service.supervision import check_permissions, needed
 from embedded_cluster import EmbeddedAPIServer, RequestFault
 
-BOTH = Served("v1", "v1alpha3")
+BOTH = Served(taint_rules="v1alpha3")
 
 
 def asked(served: Served = BOTH, **settings: Any) -> set[str]:
@@ -59,12 +59,12 @@ def test_only_what_the_settings_switch_on_is_needed(
 
 def test_taint_rules_are_followed_where_they_are_served() -> None:
     assert "watch devicetaintrules" in asked()
-    assert "watch devicetaintrules" not in asked(Served("v1"))
+    assert "watch devicetaintrules" not in asked(Served())
 
 
 def test_pod_groups_are_read_where_they_are_served_and_the_service_is_ready_without() -> None:
     assert not any("podgroups" in each for each in asked())
-    groups = Served("v1", pod_groups=(("scheduling.x-k8s.io", "v1alpha1"),))
+    groups = Served(pod_groups=(("scheduling.x-k8s.io", "v1alpha1"),))
     optional = {str(each) for each in needed(load({"listen": "127.0.0.1:0"}), groups) if each.optional}
     where = "podgroups.scheduling.x-k8s.io in the whole cluster (ClusterRole): needed to follow podgroups"
     assert optional == {f"{verb} {where}" for verb in ("get", "list", "watch")}
@@ -90,7 +90,7 @@ async def test_it_asks_until_everything_is_granted_and_says_what_is_missing_once
 ) -> None:
     monkeypatch.setattr(supervision, "PERIOD", 0.0)
     api.access.policy = lambda attributes: attributes.resource != "nodes"
-    wanted = needed(load({"mode": "advisor"}), Served("v1"))
+    wanted = needed(load({"mode": "advisor"}), Served())
     found: list[int] = []
 
     def tell(missing: Sequence[Permission]) -> None:
@@ -109,7 +109,7 @@ async def test_a_server_that_fails_after_it_named_what_is_missing_is_asked_until
 ) -> None:
     monkeypatch.setattr(supervision, "PERIOD", 0.0)
     api.access.policy = lambda attributes: attributes.resource != "nodes"
-    wanted = needed(load({"mode": "advisor"}), Served("v1"))
+    wanted = needed(load({"mode": "advisor"}), Served())
     fault = RequestFault(status=500, times=len(wanted))
     found: list[int] = []
 
@@ -127,7 +127,7 @@ async def test_a_server_that_cannot_be_asked_the_first_time_is_not_asked_again(
     api: EmbeddedAPIServer, client: KubeClient
 ) -> None:
     api.faults.add(RequestFault(status=500))
-    wanted = needed(load({"mode": "advisor"}), Served("v1"))
+    wanted = needed(load({"mode": "advisor"}), Served())
     found: list[Sequence[Permission]] = []
     await check_permissions(client, wanted, found.append)
     assert found == []

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import aiohttp
+import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from dra_extender.http.metrics import SPECS
+from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import CredentialsError
-from dra_extender.kube.resources import Served
+from dra_extender.kube.resources import Served, discover
 from dra_extender.service.service import Service
 from dra_extender.service.settings import load
 from dra_extender.service.supervision import WithdrawnError, until_withdrawn
@@ -52,6 +53,15 @@ async def test_a_server_without_the_resource_api_is_waited_for(world: World) -> 
         with pytest.raises(TimeoutError, match="not ready"):
             await until_ready(service, 0.3)
         assert service.replica.live()[0].ok
+
+
+async def test_while_the_api_server_serves_only_older_versions_the_log_says_what_to_do(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    problem = "does not serve claims in resource.k8s.io/v1 (versions served: v1beta2): upgrade it"
+    async with EmbeddedAPIServer(versions=("v1beta2",)) as api, serve(api.url) as service:
+        await until(lambda: problem in "".join(capfd.readouterr()))
+        assert service.replica.unavailable()
 
 
 async def test_missing_configuration_is_an_error_at_once(tmp_path: Path) -> None:
@@ -106,44 +116,47 @@ async def test_insight_can_have_an_address_of_its_own(world: World, start_servic
         assert (await world.get(service.url + "/readyz"))[0] == 404
 
 
-@pytest.mark.parametrize("version", ["v1beta2", "v1beta1"])
-async def test_older_api_versions_are_spoken_where_v1_is_not_served(world: World, version: str) -> None:
-    async with EmbeddedAPIServer(versions=(version,)) as api, serve(api.url) as service:
-        await until_ready(service)
-        assert service.replica.served.version == version
+@pytest.fixture
+def hidden(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Addresses of API servers of which the service finds no DeviceTaintRules."""
+    found: list[str] = []
 
+    async def as_served(client: KubeClient) -> Served:
+        served = await discover(client)
+        return msgspec.structs.replace(served, taint_rules="") if client.server in found else served
 
-async def test_after_an_upgrade_that_withdraws_its_version_it_speaks_the_new_one(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
     monkeypatch.setattr("dra_extender.service.supervision.PERIOD", 0.05)
-    async with EmbeddedAPIServer(versions=("v1beta1",)) as before:
-        port = urlsplit(before.url).port or 0
-        service = Service(load({"listen": "127.0.0.1:0", "server": before.url, "leader_election": True}))
-        await service.start()
-        await until_ready(service)
-    async with EmbeddedAPIServer(port=port):
-        await until(lambda: service.replica.served.version == "v1")
-        await until_ready(service)
-        await service.stop()
+    monkeypatch.setattr("dra_extender.service.supervision.discover", as_served)
+    return found
+
+
+async def test_after_an_upgrade_it_follows_what_is_served_now(
+    hidden: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with EmbeddedAPIServer() as api:
+        hidden.append(api.url)
+        settings = load({"listen": "127.0.0.1:0", "server": api.url, "leader_election": True})
+        async with Service(settings) as service:
+            await until_ready(service)
+            assert service.replica.served.taint_rules == ""
+            hidden.clear()
+            await until(lambda: service.replica.served.taint_rules == "v1")
+            await until_ready(service)
     captured = capfd.readouterr()
     assert "serves other versions" in captured.out + captured.err
 
 
-async def test_after_an_upgrade_what_the_old_version_denied_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dra_extender.service.supervision.PERIOD", 0.05)
-    async with EmbeddedAPIServer(versions=("v1beta1",)) as before:
-        before.access.policy = lambda attributes: attributes.target != "resourceclaims/binding"
-        port = urlsplit(before.url).port or 0
-        service = Service(load({"listen": "127.0.0.1:0", "server": before.url}))
-        await service.start()
-        await until(lambda: "resourceclaims/binding" in service.replica.unavailable())
-    async with EmbeddedAPIServer(port=port) as after:
-        after.faults.add(RequestFault(resource="selfsubjectaccessreviews", status=500))
-        await until_ready(service)
-        assert service.replica.served.version == "v1"
-        assert "resourceclaims/binding" not in service.replica.unavailable()
-        await service.stop()
+async def test_after_an_upgrade_what_the_old_version_denied_is_forgotten(hidden: list[str]) -> None:
+    async with EmbeddedAPIServer() as api:
+        api.access.policy = lambda attributes: attributes.target != "resourceclaims/binding"
+        hidden.append(api.url)
+        async with serve(api.url) as service:
+            await until(lambda: "resourceclaims/binding" in service.replica.unavailable())
+            api.faults.add(RequestFault(resource="selfsubjectaccessreviews", status=500))
+            hidden.clear()
+            await until(lambda: service.replica.served.taint_rules == "v1")
+            await until_ready(service)
+            assert "resourceclaims/binding" not in service.replica.unavailable()
 
 
 @pytest.mark.parametrize(
@@ -161,12 +174,12 @@ async def test_an_api_server_with_other_rules_is_noticed_though_all_watches_work
     async def discover(client: object) -> Served:
         nonlocal asks
         asks += 1
-        return Served("v1", "v1", next(versions))
+        return Served("v1", next(versions))
 
     monkeypatch.setattr("dra_extender.service.supervision.PERIOD", 0.0)
     monkeypatch.setattr("dra_extender.service.supervision.discover", discover)
     with pytest.raises(WithdrawnError):
-        await until_withdrawn(None, Served("v1", "v1", "v1.36.3"), lambda: False)  # type: ignore[arg-type]
+        await until_withdrawn(None, Served("v1", "v1.36.3"), lambda: False)  # type: ignore[arg-type]
     assert asks == asked
 
 

@@ -30,7 +30,9 @@ STRUCTS: Final[dict[str, type[Any]]] = {
     )
 }
 """Every kind that is decoded."""
-KINDS: Final = {kind.kind: kind for kind in watched_kinds(Served("v1", "v1", pod_groups=POD_GROUPS), budgets=True)}
+KINDS: Final = {
+    kind.kind: kind for kind in watched_kinds(Served(taint_rules="v1", pod_groups=POD_GROUPS), budgets=True)
+}
 assert KINDS.keys() == STRUCTS.keys()
 
 

@@ -20,7 +20,7 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.events import EventRecorder
-from dra_extender.kube.resources import resource_claims
+from dra_extender.kube.resources import RESOURCE_CLAIMS
 from embedded_cluster import hardware, manifests
 from embedded_cluster.informer import Informer
 from embedded_cluster.kubelet import Kubelet
@@ -228,9 +228,9 @@ class Cluster:
     def __init__(self, client: KubeClient) -> None:
         self.client = client
         self.pods: Informer[FullPod] = Informer(client, PODS, indexes={"claim": claims_of})
-        self.claims: Informer[ResourceClaim] = Informer(client, resource_claims("v1"))
+        self.claims: Informer[ResourceClaim] = Informer(client, RESOURCE_CLAIMS)
         self._recorders = (
-            Recorder(client, resource_claims("v1").path(), claim_version),
+            Recorder(client, RESOURCE_CLAIMS.path(), claim_version),
             Recorder(client, PODS.path(), pod_version),
         )
         self._events = EventRecorder(client, "contest", controller="kubelet")

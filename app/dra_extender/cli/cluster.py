@@ -111,7 +111,7 @@ async def client_of(source: Source, *, forwards_token: bool = False) -> AsyncIte
 def _restored(file: ClusterFile, features: FeatureGates) -> Cluster:
     """The cluster as it was when the file was written."""
     cluster = Cluster(features)
-    for kind in watched_kinds(Served(version="v1", taint_rules="v1", pod_groups=POD_GROUPS), budgets=True):
+    for kind in watched_kinds(Served(taint_rules="v1", pod_groups=POD_GROUPS), budgets=True):
         known = _known(kind, cluster)
         known.listed(file.objects.get(section(kind), []))
         known.report()

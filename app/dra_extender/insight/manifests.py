@@ -7,7 +7,7 @@ does not validate objects: the API server does that. A file may have several YAM
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
@@ -18,7 +18,7 @@ import yaml
 from msgspec.structs import replace
 
 from dra_extender.api.core import Pod, PodResourceClaimStatus
-from dra_extender.api.decoding import convert
+from dra_extender.api.decoding import DecodeError, convert
 from dra_extender.api.meta import ObjectMeta, OwnerReference
 from dra_extender.api.resource import (
     GROUP,
@@ -30,17 +30,17 @@ from dra_extender.api.resource import (
     ResourceClaimSpec,
     ResourceSlice,
 )
-from dra_extender.kube.resources import Resource, device_classes, resource_claims, resource_slices
+from dra_extender.kube.resources import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES, Resource, identify
 from dra_extender.limits import CHARACTERS_OF_MANIFESTS
 
 EXACT: Final = "ExactCount"
-_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
+_VERSION: Final = f"{GROUP}/v1"
 TEMPLATE: Final = "ResourceClaimTemplate"
-_KINDS: Final[Mapping[str, Callable[[str], Resource[Any]]]] = {
-    "ResourceSlice": resource_slices,
-    "DeviceClass": device_classes,
-    "ResourceClaim": resource_claims,
-    TEMPLATE: resource_claims,
+_KINDS: Final[Mapping[str, Resource[Any]]] = {
+    "ResourceSlice": RESOURCE_SLICES,
+    "DeviceClass": DEVICE_CLASSES,
+    "ResourceClaim": RESOURCE_CLAIMS,
+    TEMPLATE: RESOURCE_CLAIMS,
 }
 CLAIMS: Final = ("ResourceClaim", TEMPLATE)
 ADDED: Final = ("ResourceSlice", "DeviceClass", "ResourceClaim")
@@ -192,17 +192,15 @@ def pods_of(file: str, documents: Iterable[dict[str, Any]]) -> Manifests:
 
 def decoded(document: dict[str, Any]) -> Any:
     """The slice, class or claim; of a ResourceClaimTemplate, a claim with its name. A status is left out. The default
-    apiVersion is v1. Raises DecodeError and ValueError.
+    apiVersion is v1. Raises DecodeError.
     """
-    group, _, version = str(document.get("apiVersion") or f"{GROUP}/v1").partition("/")
-    if group != GROUP or version not in _VERSIONS:
-        what = f"{document.get('apiVersion')} {document['kind']}"
-        raise ValueError(f"{what} is not supported: give {GROUP}/{', '.join(_VERSIONS)}")
     kind, spec = document["kind"], document.get("spec")
     if kind == TEMPLATE and isinstance(spec, dict):
         spec = spec.get("spec")
-    body = {"metadata": document.get("metadata") or {}, "spec": spec or {}}
-    return _KINDS[kind](version).decode(msgspec.json.encode(body))
+    body = msgspec.json.encode({"metadata": document.get("metadata") or {}, "spec": spec or {}})
+    if (version := document.get("apiVersion") or _VERSION) != _VERSION:
+        raise DecodeError(kind, identify(body).key, f"apiVersion {version} is not supported: use {_VERSION}")
+    return _KINDS[kind].decode(body)
 
 
 def hypothetical(document: dict[str, Any], namespace: str) -> HypotheticalObject:

@@ -1,8 +1,7 @@
 """The kinds that the service reads from the API server: versions, URL paths and decoders.
 
-`discover` promises the newest version of resource.k8s.io that the API server serves: v1, else v1beta2, else v1beta1;
-a version of DeviceTaintRules if any is served; and the newest served version of PodGroups in each of their API groups.
-`Resource.decode` returns the v1 form of every version.
+Claims, slices and classes are read in v1. `discover` promises that it is served, and gives the newest served version
+of DeviceTaintRules, and of PodGroups in each of their API groups.
 
 `list_pages` promises: all pages belong to one consistent list; every failure is an ApiError, also a response that is
 not a list. An item that is nested too deeply for the decoder is returned like the others. A page has at most
@@ -22,7 +21,6 @@ from urllib.parse import quote
 import msgspec
 
 from dra_extender.api import resource as v1
-from dra_extender.api import v1beta1
 from dra_extender.api.core import Node, Pod, PodDisruptionBudget
 from dra_extender.api.decoding import UNDECODABLE, Outline, OutlineError, decode, identity
 from dra_extender.api.errors import NOT_FOUND, ApiError, NotFoundError, NotServedError, RejectedError, TooLargeError
@@ -32,7 +30,6 @@ from dra_extender.api.resource import GROUP
 from dra_extender.api.scheduling import CoschedulingPodGroup, PodGroup
 from dra_extender.kube.client import KubeClient, decoded
 
-CLAIM_VERSIONS = ("v1", "v1beta2", "v1beta1")
 RULE_VERSIONS = ("v1", "v1beta2", "v1alpha3")
 POD_GROUP_VERSIONS = {
     PodGroup.api_group: ("v1beta1", "v1alpha3", "v1alpha2"),
@@ -44,11 +41,10 @@ T = TypeVar("T")
 
 
 class Served(msgspec.Struct, frozen=True):
-    """`version` has claims, slices and classes; `taint_rules` is the version that has DeviceTaintRules, or empty.
-    `pod_groups` are API groups and their versions that have PodGroups.
+    """`taint_rules` is the version that has DeviceTaintRules, or empty. `pod_groups` are API groups and their versions
+    that have PodGroups.
     """
 
-    version: str
     taint_rules: str = ""
     server_version: str = ""
     pod_groups: tuple[tuple[str, str], ...] = ()
@@ -68,13 +64,13 @@ class _Discovery(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def discover(client: KubeClient) -> Served:
-    """Ask the API server. Raises RejectedError if it does not serve resource.k8s.io, and the client's ApiErrors."""
-    resources = await _resources(client, GROUP, CLAIM_VERSIONS + RULE_VERSIONS)
-    best = _newest(resources, CLAIM_VERSIONS, "resourceclaims")
-    if not best:
+    """Ask the API server. Raises RejectedError if it does not serve resource.k8s.io/v1, and the client's ApiErrors."""
+    resources = await _resources(client, GROUP, RULE_VERSIONS)
+    if "resourceclaims" not in resources.get("v1", ()):
+        offered = ", ".join(sorted(resources)) or "none"
         text = (
-            f"the API server serves no usable version of {GROUP} ({', '.join(sorted(resources)) or 'none'}); "
-            f"one of {', '.join(CLAIM_VERSIONS)} is needed (Kubernetes 1.34 or newer, or --runtime-config)"
+            f"the API server does not serve claims in {GROUP}/v1 (versions served: {offered}): "
+            "upgrade it to Kubernetes 1.34 or newer, or turn the version on with its --runtime-config"
         )
         raise RejectedError(404, "NotServed", text)
     rules = _newest(resources, RULE_VERSIONS, "devicetaintrules")
@@ -85,7 +81,7 @@ async def discover(client: KubeClient) -> Served:
     server_version = ""
     with suppress(ApiError):
         server_version = (await _get(client, "/version")).git_version
-    return Served(best, rules, server_version, tuple(groups))
+    return Served(rules, server_version, tuple(groups))
 
 
 async def _resources(client: KubeClient, group: str, versions: Sequence[str]) -> dict[str, frozenset[str]]:
@@ -183,28 +179,20 @@ PODS: Resource[Pod] = Resource("", "v1", "pods", "Pod", partial(decode, Pod))
 BUDGETS: Resource[PodDisruptionBudget] = Resource(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", partial(decode, PodDisruptionBudget)
 )
-
-
-def resource_claims(version: str) -> Resource[v1.ResourceClaim]:
-    """Claims in `v1`, `v1beta2` (same layout) or `v1beta1` (requests are flat)."""
-    read = v1beta1.decode_claim if version == "v1beta1" else partial(decode, v1.ResourceClaim)
-    return Resource(v1.GROUP, version, "resourceclaims", "ResourceClaim", read, read_partially=partial_allocation)
-
-
-def resource_slices(version: str) -> Resource[v1.ResourceSlice]:
-    """Slices in `v1`, `v1beta2` (same layout) or `v1beta1` (devices under `basic`)."""
-    read = v1beta1.decode_slice if version == "v1beta1" else partial(decode, v1.ResourceSlice)
-    return Resource(v1.GROUP, version, "resourceslices", "ResourceSlice", read)
-
-
-def device_classes(version: str) -> Resource[v1.DeviceClass]:
-    """Classes; the layout is the same in all versions."""
-    return Resource(v1.GROUP, version, "deviceclasses", "DeviceClass", partial(decode, v1.DeviceClass))
+RESOURCE_CLAIMS: Resource[v1.ResourceClaim] = Resource(
+    GROUP, "v1", "resourceclaims", "ResourceClaim", partial(decode, v1.ResourceClaim), partial_allocation
+)
+RESOURCE_SLICES: Resource[v1.ResourceSlice] = Resource(
+    GROUP, "v1", "resourceslices", "ResourceSlice", partial(decode, v1.ResourceSlice)
+)
+DEVICE_CLASSES: Resource[v1.DeviceClass] = Resource(
+    GROUP, "v1", "deviceclasses", "DeviceClass", partial(decode, v1.DeviceClass)
+)
 
 
 def device_taint_rules(version: str) -> Resource[v1.DeviceTaintRule]:
     """Taint rules; the layout is the same in all versions."""
-    return Resource(v1.GROUP, version, "devicetaintrules", "DeviceTaintRule", partial(decode, v1.DeviceTaintRule))
+    return Resource(GROUP, version, "devicetaintrules", "DeviceTaintRule", partial(decode, v1.DeviceTaintRule))
 
 
 def pod_groups(group: str, version: str) -> Resource[PodGroup]:
@@ -214,11 +202,10 @@ def pod_groups(group: str, version: str) -> Resource[PodGroup]:
 
 def watched_kinds(served: Served, *, budgets: bool = False) -> tuple[Resource[Any], ...]:
     """All kinds that decisions read, in the served versions. `budgets`: PodDisruptionBudgets, too."""
-    kinds = (device_classes, resource_slices, resource_claims)
     rules = (device_taint_rules(served.taint_rules),) if served.taint_rules else ()
     groups = (pod_groups(*each) for each in served.pod_groups)
     more = (BUDGETS,) if budgets else ()
-    return (NODES, PODS, *(kind(served.version) for kind in kinds), *rules, *groups, *more)
+    return (NODES, PODS, DEVICE_CLASSES, RESOURCE_SLICES, RESOURCE_CLAIMS, *rules, *groups, *more)
 
 
 PAGE_ITEMS = 500

@@ -21,7 +21,7 @@ from dra_extender.api.meta import Object
 from dra_extender.api.resource import FINALIZER, AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from dra_extender.kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, KubeClient
 from dra_extender.kube.events import Event, EventRecorder
-from dra_extender.kube.resources import PODS, Resource, Served, resource_claims
+from dra_extender.kube.resources import PODS, RESOURCE_CLAIMS, Resource
 
 T = TypeVar("T")
 
@@ -61,9 +61,8 @@ class RequeueClaim(msgspec.Struct, frozen=True):
 class Writer:
     """Writes claims, pods and events through one client, as `scheduling.ports.Ports` describes."""
 
-    def __init__(self, client: KubeClient, served: Served, events: EventRecorder, requeue_claim: RequeueClaim) -> None:
+    def __init__(self, client: KubeClient, events: EventRecorder, requeue_claim: RequeueClaim) -> None:
         self._client = client
-        self._claims = resource_claims(served.version)
         self._events = events
         self._requeue_claim = requeue_claim
 
@@ -116,19 +115,19 @@ class Writer:
 
     async def read_claim(self, namespace: str, name: str) -> ResourceClaim | None:
         try:
-            return self._claim(await self._client.get(self._claims.path(namespace, name)))
+            return self._claim(await self._client.get(RESOURCE_CLAIMS.path(namespace, name)))
         except NotFoundError:
             return None
 
     async def create_claim(self, namespace: str, body: Mapping[str, Any]) -> ResourceClaim:
-        whole = {"apiVersion": self._claims.api_version, "kind": "ResourceClaim", **body}
-        return self._claim(await self._client.create(self._claims.path(namespace), encode(whole)))
+        whole = {"apiVersion": RESOURCE_CLAIMS.api_version, "kind": "ResourceClaim", **body}
+        return self._claim(await self._client.create(RESOURCE_CLAIMS.path(namespace), encode(whole)))
 
     async def delete_claim(self, claim: ResourceClaim) -> None:
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": _at(claim)}
         try:
             await self._client.delete(
-                self._claims.path(claim.metadata.namespace, claim.metadata.name), msgspec.json.encode(options)
+                RESOURCE_CLAIMS.path(claim.metadata.namespace, claim.metadata.name), msgspec.json.encode(options)
             )
         except NotFoundError:
             return
@@ -210,7 +209,7 @@ class Writer:
         *,
         action: str = "Scheduling",
     ) -> None:
-        resource: Resource[Any] = PODS if isinstance(regarding, Pod) else self._claims
+        resource: Resource[Any] = PODS if isinstance(regarding, Pod) else RESOURCE_CLAIMS
         reference = ObjectReference(
             kind=resource.kind,
             api_version=resource.api_version,
@@ -226,7 +225,7 @@ class Writer:
         annotations = {REQUEUE_ANNOTATION: datetime.now(UTC).isoformat(timespec="microseconds")}
         body = msgspec.json.encode({"metadata": {"annotations": annotations}})
         try:
-            await self._client.patch(self._claims.path(target.namespace, target.name), body)
+            await self._client.patch(RESOURCE_CLAIMS.path(target.namespace, target.name), body)
         except NotFoundError:
             claim = {"metadata": {"name": target.name, "annotations": annotations}, "spec": {"devices": {}}}
             await self.create_claim(target.namespace, claim)
@@ -234,11 +233,11 @@ class Writer:
     async def _patch(
         self, claim: ResourceClaim, body: Any, subresource: str = "", kind: str = MERGE_PATCH
     ) -> ResourceClaim:
-        path = self._claims.path(claim.metadata.namespace, claim.metadata.name, subresource)
+        path = RESOURCE_CLAIMS.path(claim.metadata.namespace, claim.metadata.name, subresource)
         return self._claim(await self._client.patch(path, encode(body), kind))
 
     def _claim(self, data: bytes) -> ResourceClaim:
-        return _decoded(self._claims, data)
+        return _decoded(RESOURCE_CLAIMS, data)
 
 
 def _at(claim: ResourceClaim) -> dict[str, Any]:

@@ -99,7 +99,7 @@ class Engine:
     ) -> None:
         self.cluster = Cluster(settings.features(served.server_version))
         self.events = EventRecorder(client, settings.replica)
-        self.writer = Writer(client, served, self.events, settings.requeue_target)
+        self.writer = Writer(client, self.events, settings.requeue_target)
         self.decisions = Decisions(self.cluster, step_budget=settings.step_budget, share_ids=lambda: str(uuid.uuid4()))
         self.workers = WorkerPool(settings.worker_limits)
         self.extender = Extender(

@@ -31,7 +31,7 @@ SHUTTING_DOWN = "shutting down"
 SHADOW = "shadow mode: this service decides nothing; GET /insight/shadow reports what it would have done"
 BEGINS = "the record of shadow mode begins: the service copies the state of the cluster"
 UNREACHED = "the API server has not been reached yet"
-NOT_SERVED = Served("")
+NOT_SERVED = Served()
 
 
 @dataclass(slots=True, eq=False)

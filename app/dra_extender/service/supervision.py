@@ -150,7 +150,7 @@ def _leaves(group: BaseExceptionGroup[Exception]) -> Iterator[BaseException]:
 
 
 async def until_served(client: KubeClient) -> Served:
-    """Ask until the API server serves a usable version. A problem is logged when it changes."""
+    """Ask until the API server serves resource.k8s.io/v1. A problem is logged when it changes."""
     backoff = Backoff(0.5, 10.0)
     reported = ""
     while True:
@@ -204,7 +204,7 @@ async def until_withdrawn(client: KubeClient, served: Served, suspected: Callabl
 
 def _versions(served: Served) -> dict[str, str]:
     groups = ", ".join(map("/".join, served.pod_groups))
-    found = {"resource_api": served.version, "taint_rules": served.taint_rules, "pod_groups": groups}
+    found = {"taint_rules": served.taint_rules, "pod_groups": groups}
     return {name: version or _NOT_SERVED for name, version in found.items()}
 
 

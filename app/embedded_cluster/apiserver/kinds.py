@@ -31,11 +31,8 @@ from embedded_cluster.apiserver.strategy import RESTStrategy
 APPS: Final = "apps"
 RBAC: Final = "rbac.authorization.k8s.io"
 RESOURCE_GROUP: Final = "resource.k8s.io"
-RESOURCE_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
-_DEPRECATED: Final = {
-    "v1beta2": "deprecated in v1.36+, unavailable in v1.39+",
-    "v1beta1": "deprecated in v1.35+, unavailable in v1.38+",
-}
+RESOURCE_VERSIONS: Final = ("v1", "v1beta2")
+_DEPRECATED: Final = {"v1beta2": "deprecated in v1.36+, unavailable in v1.39+"}
 
 
 def _kind(
@@ -112,7 +109,7 @@ TAINT_RULE: Final = _global(
 
 
 def registry(versions: Iterable[str] = ("v1",)) -> Registry:
-    """Everything that is served, with resource.k8s.io at `versions` (of v1, v1beta2, v1beta1).
+    """Everything that is served, with resource.k8s.io at `versions` (of v1, v1beta2).
 
     Raises ValueError for a version that does not exist.
     """
@@ -125,12 +122,7 @@ def registry(versions: Iterable[str] = ("v1",)) -> Registry:
     ]
     for version in RESOURCE_VERSIONS:
         if version in wanted:
-            resources += [_device_resource(kind, version) for kind in DEVICE_KINDS]
-            if version != "v1beta1":
-                resources.append(ServedResource(TAINT_RULE, version))
+            deprecated = _DEPRECATED.get(version, "")
+            resources += [ServedResource(kind, version, deprecated=deprecated) for kind in DEVICE_KINDS]
+            resources.append(ServedResource(TAINT_RULE, version))
     return Registry(resources)
-
-
-def _device_resource(kind: Kind, version: str) -> ServedResource:
-    converted = conversion.V1BETA1.get(kind.plural) if version == "v1beta1" else None
-    return ServedResource(kind, version, converted, _DEPRECATED.get(version, ""))

@@ -7,11 +7,11 @@ enforces its rules. The rows are in kinds.py; nothing else in the server knows a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from embedded_cluster.apiserver.printers import Printer
-from embedded_cluster.apiserver.statuses import JSON, FieldError
+from embedded_cluster.apiserver.statuses import JSON
 from embedded_cluster.apiserver.strategy import RESTStrategy
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -85,17 +85,6 @@ class ServedResource:
     @cached_property
     def model(self) -> str:
         return self.kind.model(self.version)
-
-    def located(self, problems: Iterable[FieldError]) -> list[FieldError]:
-        """With the paths of this version where the API server has them: attributes with none or several values."""
-        if self.version != "v1beta1":
-            return list(problems)
-        return [
-            replace(each, field=each.field.replace("].attributes", "].basic.attributes"))
-            if "must specify" in each.text
-            else each
-            for each in problems
-        ]
 
     @cached_property
     def stored_api_version(self) -> str:

@@ -112,7 +112,7 @@ class ObjectVerbs:
         problems = names.metadata_problems(metadata, namespaced=kind.namespaced, name_check=_name_check(kind))
         problems += strategy.validate_create(new, context)
         if problems:
-            raise invalid(kind.group, kind.kind, metadata.get("name", ""), resource.located(problems))
+            raise invalid(kind.group, kind.kind, metadata.get("name", ""), problems)
         if not put and not options.dry_run:
             admission.check_unversioned(metadata)
         key = (namespace, metadata["name"])
@@ -182,7 +182,7 @@ class ObjectVerbs:
             problems += admission.finalizer_problems(metadata, before)
             problems += strategy.validate_update(new, old, context)
         if problems:
-            raise invalid(kind.group, kind.kind, existing.key[1], resource.located(problems))
+            raise invalid(kind.group, kind.kind, existing.key[1], problems)
         if applied is not None:
             metadata["managedFields"] = applied
         elif options.manager:

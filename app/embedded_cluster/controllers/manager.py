@@ -15,7 +15,7 @@ from dra_extender.api.resource import DeviceTaintRule, ResourceClaim, ResourceSl
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.events import EventRecorder
 from dra_extender.kube.knownobjects import Named
-from dra_extender.kube.resources import Served, device_taint_rules, resource_claims, resource_slices
+from dra_extender.kube.resources import RESOURCE_CLAIMS, RESOURCE_SLICES, Served, device_taint_rules
 from embedded_cluster.controllers.claims import ClaimController
 from embedded_cluster.controllers.daemons import DaemonController
 from embedded_cluster.controllers.eviction import EvictionController
@@ -25,6 +25,7 @@ from embedded_cluster.driver import Driver, DriverPods, Fabric
 from embedded_cluster.informer import Informer, RateLimitedQueue
 from embedded_cluster.kubelet import Kubelet
 from embedded_cluster.objects import (
+    CLAIM_TEMPLATES,
     DAEMON_SETS,
     DEPLOYMENTS,
     NODES,
@@ -36,7 +37,6 @@ from embedded_cluster.objects import (
     FullNode,
     FullPod,
     ReplicaSet,
-    claim_templates,
 )
 from embedded_cluster.podclaims import known_names
 
@@ -95,16 +95,12 @@ class Known:
         self.pods: Informer[FullPod] = Informer(
             client, PODS, indexes={"claim": claims_of, "template": templates_of, "owner": owner_of, "node": node_of}
         )
-        self.claims: Informer[ResourceClaim] = Informer(
-            client, resource_claims(served.version), indexes={"owner": owner_of}
-        )
-        self.slices: Informer[ResourceSlice] = Informer(
-            client, resource_slices(served.version), indexes={"pool": pool_of}
-        )
+        self.claims: Informer[ResourceClaim] = Informer(client, RESOURCE_CLAIMS, indexes={"owner": owner_of})
+        self.slices: Informer[ResourceSlice] = Informer(client, RESOURCE_SLICES, indexes={"pool": pool_of})
         self.rules: Informer[DeviceTaintRule] | None = (
             Informer(client, device_taint_rules(served.taint_rules)) if served.taint_rules else None
         )
-        self.templates: Informer[ClaimTemplate] = Informer(client, claim_templates(served.version))
+        self.templates: Informer[ClaimTemplate] = Informer(client, CLAIM_TEMPLATES)
         self.nodes: Informer[FullNode] = Informer(client, NODES)
         self.deployments: Informer[Deployment] = Informer(client, DEPLOYMENTS)
         self.sets: Informer[ReplicaSet] = Informer(client, REPLICA_SETS, indexes={"owner": owner_of})

@@ -19,7 +19,7 @@ from dra_extender.api.core import requested
 from dra_extender.api.errors import ApiError
 from dra_extender.api.resource import EXTENDED_RESOURCE_CLASS_PREFIX, DeviceClass, ResourceClaim
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.resources import device_classes, resource_claims
+from dra_extender.kube.resources import DEVICE_CLASSES, RESOURCE_CLAIMS
 from embedded_cluster.informer import Informer
 from embedded_cluster.objects import NODES, PODS, FullNode, FullPod
 from embedded_cluster.podclaims import Unready, claims
@@ -41,12 +41,11 @@ class Scheduler:
         client: KubeClient,
         config: SchedulerConfig,
         *,
-        version: str = "v1",
         pop_from_backoff: bool = True,
         seed: int | None = None,
         on_call: Callable[[ExtenderCall], object] = lambda call: None,
     ) -> None:
-        """`version`: of resource.k8s.io; `pop_from_backoff`: the feature gate SchedulerPopFromBackoffQ."""
+        """`pop_from_backoff`: the feature gate SchedulerPopFromBackoffQ."""
         self.config = config
         self.attempts: Counter[str] = Counter()
         """Attempts by the UID of the pod."""
@@ -54,8 +53,8 @@ class Scheduler:
         self._client = client
         self._pods: Informer[PodRecord] = Informer(client, pod_records())
         self._nodes: Informer[FullNode] = Informer(client, NODES)
-        self._claims: Informer[ResourceClaim] = Informer(client, resource_claims(version))
-        self._classes: Informer[DeviceClass] = Informer(client, device_classes(version))
+        self._claims: Informer[ResourceClaim] = Informer(client, RESOURCE_CLAIMS)
+        self._classes: Informer[DeviceClass] = Informer(client, DEVICE_CLASSES)
         self._cache = Cache()
         self._ready = asyncio.Event()
         self.queue: SchedulingQueue[PodRecord] = SchedulingQueue(

@@ -63,9 +63,6 @@
 {{- if and (eq .Values.mode "secondary") (eq (include "dra-extender.schedulerName" .) "default-scheduler") -}}
 {{- fail "schedulerName: default-scheduler is the name of the cluster's own scheduler. Choose another name, or set mode=stock so that the cluster's own scheduler calls the extender." -}}
 {{- end -}}
-{{- if and (not $reads) (semverCompare "<1.34.0-0" .Capabilities.KubeVersion.Version) -}}
-{{- fail (printf "mode: %s needs kube-scheduler 1.34 or newer, and this cluster is %s. Set mode=advisor, or upgrade the cluster." .Values.mode .Capabilities.KubeVersion.Version) -}}
-{{- end -}}
 {{- if and (eq .Values.mode "stock") (not .Values.nodes) -}}
 {{- fail "nodes: in mode stock the cluster's scheduler cannot place pods while the extender is down, including the extender's own pods. Set the nodes that run it, for example --set 'nodes={control-plane-1,control-plane-2}'; its pods run there without a scheduler." -}}
 {{- end -}}

@@ -13,7 +13,7 @@ from tests.support.embedded.client import Client
 
 @pytest.fixture
 async def server() -> AsyncIterator[EmbeddedAPIServer]:
-    async with EmbeddedAPIServer(versions=("v1", "v1beta2", "v1beta1"), seed=1) as running:
+    async with EmbeddedAPIServer(versions=("v1", "v1beta2"), seed=1) as running:
         yield running
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +28,7 @@ def test_every_kind_has_a_schema_with_metadata(resource: ServedResource) -> None
     assert (admitted, unknown) == ({"metadata": {"name": "x"}}, ["nonsense"])
 
 
-@pytest.mark.parametrize("versions", [(), ("v2",), ("v1", "v1alpha3")])
+@pytest.mark.parametrize("versions", [(), ("v2",), ("v1", "v1beta1")])
 def test_versions_that_do_not_exist_are_refused(versions: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="versions of resource"):
         registry(versions)
@@ -52,22 +49,6 @@ async def test_nulls_and_empty_lists_are_not_stored(client: Client) -> None:
     created = await client.post(CLAIMS, body)
     assert {"labels", "annotations", "finalizers"}.isdisjoint(created["metadata"])
     assert list(created["spec"]["devices"]) == ["requests"]
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        {"name": "a", "exactly": {"deviceClassName": "c", "allocationMode": "All"}},
-        {"name": "a", "firstAvailable": [{"name": "s", "deviceClassName": "c"}]},
-    ],
-)
-def test_claims_survive_the_way_to_v1beta1_and_back(request_: dict[str, Any]) -> None:
-    original = {**claim("c"), "spec": {"devices": {"requests": [request_]}}}
-    before = copy.deepcopy(original)
-    there_and_back = conversion.V1BETA1["resourceclaims"]
-    beta = there_and_back.from_stored(original)
-    assert "exactly" not in beta["spec"]["devices"]["requests"][0]
-    assert {**there_and_back.to_stored(beta), "apiVersion": original["apiVersion"]} == original == before
 
 
 async def test_times_that_an_event_does_not_tell_are_null_for_kubectl_sorts_by_what_is_there(client: Client) -> None:

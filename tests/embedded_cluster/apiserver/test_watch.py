@@ -34,8 +34,8 @@ async def test_bookmarks_tell_how_far_other_changes_have_gone(client: Client) ->
     assert bookmark["type"] == "BOOKMARK"
 
 
-async def test_a_watch_in_an_older_version_shows_its_form(client: Client) -> None:
-    beta = "/apis/resource.k8s.io/v1beta1/resourceslices"
+async def test_a_watch_in_an_older_version_shows_that_version(client: Client) -> None:
+    beta = "/apis/resource.k8s.io/v1beta2/resourceslices"
     async with client.watch(beta) as watch:
         body = {
             "metadata": {"name": "s"},
@@ -43,10 +43,10 @@ async def test_a_watch_in_an_older_version_shows_its_form(client: Client) -> Non
                 "driver": "d.example.com",
                 "nodeName": "n1",
                 "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
-                "devices": [{"name": "a", "basic": {"attributes": {"x": {"int": 1}}}}],
+                "devices": [{"name": "a", "attributes": {"x": {"int": 1}}}],
             },
         }
         await client.post(beta, body)
         event = await watch.next()
-    assert event["object"]["apiVersion"] == "resource.k8s.io/v1beta1"
-    assert event["object"]["spec"]["devices"] == [{"name": "a", "basic": {"attributes": {"x": {"int": 1}}}}]
+    assert event["object"]["apiVersion"] == "resource.k8s.io/v1beta2"
+    assert event["object"]["spec"]["devices"] == [{"name": "a", "attributes": {"x": {"int": 1}}}]

@@ -87,7 +87,8 @@ def with_amounts(allocatable: Json, capacity: Json) -> Json:
          "newNodes[0].slices[0]: ResourceSlice s: Object missing required field `spec`"),
         ({"objects": [gpus("n", "A", 1, "1Gi", "1.0.0")]}, "objects: has other objects, or two of one name"),
         ({"objects": [template(), template()]}, "objects: has other objects, or two of one name"),
-        ({"objects": [{"kind": "ResourceClaim", "apiVersion": "v1"}]}, "objects: v1 ResourceClaim is not supported"),
+        ({"objects": [{"kind": "ResourceClaim", "apiVersion": "v1"}]},
+         "objects: ResourceClaim (unnamed): apiVersion v1 is not supported: use resource.k8s.io/v1"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_by_object_field_problem_and_remedy(body: Json, told: str) -> None:

@@ -30,7 +30,7 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.events import EventRecorder
-from dra_extender.kube.resources import resource_claims
+from dra_extender.kube.resources import RESOURCE_CLAIMS
 from embedded_cluster import hardware
 from embedded_cluster.informer import Informer
 from embedded_cluster.kubelet import Kubelet
@@ -88,7 +88,7 @@ class Site:
         for index in range(self._nodes):
             await self._client.create("/api/v1/nodes", msgspec.json.encode(hardware.node(index)))
         pods: Informer[FullPod] = Informer(self._client, PODS, indexes={"claim": claims_of})
-        claims: Informer[ResourceClaim] = Informer(self._client, resource_claims("v1"))
+        claims: Informer[ResourceClaim] = Informer(self._client, RESOURCE_CLAIMS)
         events = EventRecorder(self._client, "site", controller="kubelet")
         self._kubelet = Kubelet(self._client, pods, claims, events)
         self._tasks = [asyncio.create_task(job.run()) for job in (pods, claims, events, self._kubelet)]

@@ -31,7 +31,7 @@ from dra_extender.api.extender import ExtenderArgs
 from dra_extender.api.features import FeatureGates
 from dra_extender.devices.cluster import Cluster
 from dra_extender.kube.knownobjects import KnownObjects
-from dra_extender.kube.resources import NODES, PODS, Resource, device_classes, resource_claims, resource_slices
+from dra_extender.kube.resources import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Resource
 from dra_extender.limits import FRAMES
 from dra_extender.scheduling.extender import Extender
 from tests.support.simulation.api import Api
@@ -81,8 +81,7 @@ class Fuzzing:
     def __init__(self, dice: random.Random) -> None:
         cluster = Cluster(FeatureGates())
         self._extender = Extender(cluster, Decisions(cluster, share_ids=lambda: "s"), Client(Api(), latency=0.0))
-        resources: list[Resource[Any]] = [NODES, PODS, device_classes("v1")]
-        resources += [make(version) for make in (resource_claims, resource_slices) for version in ("v1", "v1beta1")]
+        resources: list[Resource[Any]] = [NODES, PODS, DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES]
         self._kinds = [(resource, Kind(resource, self._extender)) for resource in resources]
         self._samples = samples()
         self._dice = dice
@@ -136,9 +135,8 @@ class Fuzzing:
         body = self._body(resource.plural, "good")
         kind.known.watched(event(body))
         key = f"{body['metadata']['namespace']}/good" if "namespace" in body["metadata"] else "good"
-        # A sample in the layout of v1 is not one of v1beta1: it is left out, which is as good.
-        assert key in kind.undecodable or kind.applied[key] == body["metadata"]["resourceVersion"]
-        assert resource.version == "v1beta1" or key not in kind.undecodable, kind.undecodable[key]
+        assert key not in kind.undecodable, kind.undecodable[key]
+        assert kind.applied[key] == body["metadata"]["resourceVersion"]
 
     def _list(self, resource: Resource[Any], kind: Kind) -> None:
         """Some objects, damaged and not, and all others are gone."""

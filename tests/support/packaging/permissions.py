@@ -24,5 +24,5 @@ def allowed(roles: Iterable[Mapping[str, Any]]) -> set[str]:
 
 def needed_by(settings: Settings) -> set[str]:
     """What the service checks at its start with these settings."""
-    found = needed(settings, Served("v1", "v1beta2", pod_groups=POD_GROUPS))
+    found = needed(settings, Served(taint_rules="v1beta2", pod_groups=POD_GROUPS))
     return {f"{each.verb} {each.resource}{each.subresource and '/' + each.subresource}.{each.group}" for each in found}

@@ -13,6 +13,8 @@ import signal
 import sys
 from typing import Any
 
+from msgspec.structs import replace
+
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.resource import ResourceSlice
 from dra_extender.cli.main import app
@@ -36,15 +38,14 @@ def plant(limit: int) -> None:
 
 
 def plant_slice() -> None:
-    module: Any = resources
-    decode = module.decode
+    slices = resources.RESOURCE_SLICES
 
-    def stuck(kind: Any, data: Any) -> Any:
-        while kind is ResourceSlice and b'"name":"stuck"' in bytes(data):
+    def stuck(data: Any) -> ResourceSlice:
+        while b'"name":"stuck"' in bytes(data):
             pass
-        return decode(kind, data)
+        return slices.decode(data)
 
-    module.decode = stuck
+    resources.RESOURCE_SLICES = replace(slices, decode=stuck)
 
 
 if __name__ == "__main__":

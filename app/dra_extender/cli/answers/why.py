@@ -24,7 +24,7 @@ from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.insight.why.text import WIDTH, fully, shortly
 from dra_extender.insight.why.waiting import waiting, waiting_text
-from dra_extender.kube.resources import discover, resource_claims
+from dra_extender.kube.resources import RESOURCE_CLAIMS
 from dra_extender.scheduling.turns import run_at_once
 from dra_extender.scheduling.view import View
 from dra_extender.service.addresses import names_in
@@ -125,8 +125,7 @@ async def _stored_templates(
     if source.from_file or not wanted:
         return templates
     async with client_of(source) as client:
-        served = await discover(client)
-        kind = msgspec.structs.replace(resource_claims(served.version), plural="resourceclaimtemplates")
+        kind = msgspec.structs.replace(RESOURCE_CLAIMS, plural="resourceclaimtemplates")
         for where, name in sorted(wanted):
             try:
                 document = msgspec.json.decode(await client.get(kind.path(where, name)))

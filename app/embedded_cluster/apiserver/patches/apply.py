@@ -1,8 +1,7 @@
 """Server-side apply: merge what a manager wants, refuse what others own, remove what it stopped wanting.
 
 The merge follows the shapes of the fields (schema.py): structs and maps merge, lists that are maps merge by key,
-sets unite, everything else is replaced as a whole. Ownership is compared in the fields of the version sent; entries
-of managers that wrote another layout of the object (v1beta1) are carried along.
+sets unite, everything else is replaced as a whole. Ownership is compared in the fields of the version sent.
 """
 
 from __future__ import annotations
@@ -127,8 +126,7 @@ def _settle(
     others = [m for m in known if m is not mine]
     written, _ = fieldset.changes(fieldset.tracked(live), fieldset.tracked(merged), shape)
     if written is not None:
-        comparable = [m for m in others if _same_layout(m, me)]
-        clashes = [(m, common) for m in comparable if (common := fieldset.intersection(m.fields, written)) is not None]
+        clashes = [(m, common) for m in others if (common := fieldset.intersection(m.fields, written)) is not None]
         if clashes and not force:
             raise _conflict(clashes)
         for manager, common in clashes:
@@ -136,20 +134,13 @@ def _settle(
     if mine is not None:
         given_up: FieldSet | None = fieldset.difference(mine.fields, me.fields)
         for manager in others:
-            if given_up is not None and _same_layout(manager, me):
+            if given_up is not None:
                 given_up = fieldset.difference(given_up, manager.fields)
         if given_up is not None:
             merged = _without(merged, given_up, shape)
     if mine is not None and mine.fields == me.fields:
         me = mine
     return merged, [*others, me]
-
-
-def _same_layout(a: Manager, b: Manager) -> bool:
-    return a.api_version == b.api_version or "v1beta1" not in (
-        a.api_version.rpartition("/")[2],
-        b.api_version.rpartition("/")[2],
-    )
 
 
 def _without(value: Any, fields: FieldSet, shape: FieldSchema | None) -> Any:
