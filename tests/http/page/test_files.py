@@ -17,7 +17,7 @@ LONGEST = 400
 
 
 def test_every_file_is_served() -> None:
-    assert page_files().keys() == {"/", "/docs"} | {f"/page/{name}" for name in TEXTS if name not in routes.DOCUMENTS}
+    assert page_files().keys() == {"/"} | {f"/page/{name}" for name in TEXTS if name != routes.DOCUMENT}
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -39,9 +39,8 @@ def test_nothing_comes_from_elsewhere(name: str) -> None:
     assert re.findall(r"https?://|//[a-z]+\.[a-z]|@import", text) == []
 
 
-@pytest.mark.parametrize("name", routes.DOCUMENTS)
-def test_a_document_has_no_script_and_no_style_in_it(name: str) -> None:
-    text = TEXTS[name]
+def test_the_document_has_no_script_and_no_style_in_it() -> None:
+    text = TEXTS[routes.DOCUMENT]
     assert re.findall(r"<style|\sstyle=|\son[a-z]+=|javascript:", text) == []
     assert set(re.findall(r"<script[^>]*>(.*?)</script>", text)) == {""}
 
@@ -49,12 +48,12 @@ def test_a_document_has_no_script_and_no_style_in_it(name: str) -> None:
 def test_every_import_is_a_file_of_the_page() -> None:
     imported = {name for text in SCRIPTS.values() for name in re.findall(r'from "\./([^"]+)"', text)}
     assert imported <= SCRIPTS.keys()
-    assert SCRIPTS.keys() - imported == {"main.js", "docs.js"}, "a module that nobody imports"
+    assert SCRIPTS.keys() - imported == {"main.js"}, "a module that nobody imports"
 
 
 def test_every_module_is_asked_for_at_once() -> None:
-    preloaded = re.findall(r'rel="modulepreload" href="page/([^"]+)"', TEXTS["index.html"])
-    assert sorted([*preloaded, "main.js", "docs.js"]) == sorted(SCRIPTS)
+    preloaded = re.findall(r'rel="modulepreload" href="page/([^"]+)"', TEXTS[routes.DOCUMENT])
+    assert sorted([*preloaded, "main.js"]) == sorted(SCRIPTS)
 
 
 def test_a_browser_may_load_nothing_but_these_files_and_send_nothing_elsewhere() -> None:

@@ -30,8 +30,7 @@ from dra_extender.http.authorization import DENIALS
 from dra_extender.http.page.updates import PageUpdates, Subscriber
 
 FOLDER: Final = "static"
-DOCUMENTS: Final = {"index.html": "/", "docs.html": "/docs"}
-"""The HTML documents and their paths."""
+DOCUMENT: Final = "index.html"
 _TYPES: Final = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -69,13 +68,13 @@ def page_files() -> dict[str, Response]:
         if kind is not None:
             content = entry.read_bytes()
             headers = HEADERS | {"ETag": f'"{hashlib.sha256(content).hexdigest()[:32]}"'}
-            path = DOCUMENTS.get(entry.name, f"/page/{entry.name}")
+            path = "/" if entry.name == DOCUMENT else f"/page/{entry.name}"
             found[path] = Response(content, headers=headers, media_type=kind)
     return found
 
 
 def page_router(updates: PageUpdates) -> APIRouter:
-    """`/`, `/docs`, their files, and `/insight/events`."""
+    """`/`, its files, and `/insight/events`."""
     router = APIRouter()
     for path in page_files():
         router.routes.append(Route(path, _file))
