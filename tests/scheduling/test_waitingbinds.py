@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 from typing import Any
 
 import pytest
@@ -35,3 +36,22 @@ async def test_a_bind_decides_again_only_when_work_is_done_that_it_needs(
     await world.settle(15.0)
     assert [await each for each in binds] == [""] * len(pods)
     assert max(decisions.values()) <= 4
+
+
+async def test_an_answer_that_arrives_during_a_decision_is_not_waited_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next decision is made at once, whatever other work is open."""
+    service = world.service(*nodes(1, 1), make_pod("p"), workers=VirtualWorkers())
+    deferred, pod = service.extender.deferred, world.api.pod("p")
+    results = iter([("waits", True), ("decided", False)])
+
+    async def decide(self: DeferredWork, pod: Any, decision: Any, awaited: set[Hashable]) -> Any:
+        awaited.add("answered")
+        return next(results)
+
+    monkeypatch.setattr(DeferredWork, "decide", decide)
+    deferred._replies.open.add("work of others")
+    started = world.clock.monotonic()
+    assert await deferred.decide_within(10.0, pod, lambda view, pod: "") == "decided"
+    assert world.clock.monotonic() == started

@@ -155,15 +155,16 @@ class DeferredWork:
             awaited = set[Hashable]()
             found, unfinished = await self.decide(pod, lambda view: decision(view, pod), awaited)
             left = deadline - self._view.clock.monotonic()
-            if not unfinished or left <= 0 or not self._replies.open:
+            if not unfinished or left <= 0:
                 return found
-            awaited &= self._replies.open
-            goes_on = partial(self._goes_on, frozenset(awaited), self._answered)
+            goes_on = partial(self._goes_on, awaited, self._answered)
+            if not self._replies.open and not goes_on():
+                return found
             if not await self._signals.until(goes_on, awaited or {WORKERS}, left):
                 return found
 
     def _goes_on(self, awaited: Set[Hashable], answered: int) -> bool:
-        """True when one of these items is done; without items, as when the queue was full, when any is."""
+        """True when an item of these is done; without items, as when the queue was full, when any is done."""
         return not awaited <= self._replies.open if awaited else self._answered > answered
 
     def _deciding(self, pod: Pod, decision: Callable[[View], T], awaited: set[Hashable]) -> Turns[tuple[T, bool]]:
@@ -188,6 +189,7 @@ class DeferredWork:
             yield from self._identify(content)
             found = yield from in_turns(budgets, decide)
         self._defer(namespace, content, call)
+        awaited.difference_update(key for key in call.requests if not self._is_known(key))  # the queue is full
         *earlier, last = turns
         used = sum(budget.used for budget in earlier)
         self.charge_calls(namespace, used / UNITS)
@@ -247,7 +249,7 @@ class DeferredWork:
     def _defer(self, namespace: str, needing: _Content, call: CallState) -> None:
         """Queue what the call needs and no earlier call has queued."""
         for key, request in call.requests.items():
-            if key in self._replies.open or self._replies.get(key) is not None:
+            if self._is_known(key):
                 continue
             content = needing.find()
             if self._open.get(content, 0) >= MOST_REQUESTS:
@@ -261,6 +263,10 @@ class DeferredWork:
             self._open[content] = self._open.get(content, 0) + 1
             self._queue.put(namespace, content, WorkItem(key, request, namespace, content))
         self._work()
+
+    def _is_known(self, key: Hashable) -> bool:
+        """True when the item is queued, being worked on, or answered."""
+        return key in self._replies.open or self._replies.get(key) is not None
 
     def _work(self) -> None:
         while self._workers is not None and len(self._queue) and len(self._tasks) < self._workers.capacity:

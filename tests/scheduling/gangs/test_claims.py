@@ -5,12 +5,20 @@ from __future__ import annotations
 import pytest
 
 from dra_extender.allocation.budget import WorkBudget
-from dra_extender.api.resource import MAX_CONSUMERS
+from dra_extender.api.resource import MAX_CONSUMERS, ResourceClaim
 from dra_extender.scheduling.gangs.gang import gang_of
 from tests.scheduling.gangs.test_work import run
 from tests.support.counting import lines
 from tests.support.scheduling.gangs import member, nodes, offered, reasons
-from tests.support.simulation.objects import make_allocated, make_claim
+from tests.support.simulation.objects import (
+    DRIVER,
+    Json,
+    make_allocated,
+    make_claim,
+    make_class,
+    make_node,
+    make_slice,
+)
 from tests.support.simulation.workers import VirtualWorkers
 from tests.support.simulation.world import World
 
@@ -31,6 +39,31 @@ async def test_a_claim_of_a_gang_counts_twice_more(pods: int, shared: str, refus
     found = gang_of(service.extender.view, members[0])
     assert found is not None
     assert ("its pods have more than" in found.problem) == refused
+
+
+def of_kind(kind: str, name: str) -> Json:
+    return {"name": name, "attributes": {"kind": {"string": kind}}}
+
+
+def claim_of(kind: str, name: str) -> ResourceClaim:
+    selector = {"cel": {"expression": f'device.attributes["{DRIVER}"].kind == "{kind}"'}}
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1, "selectors": [selector]}
+    return make_claim(name, requests=[{"name": "r", "exactly": exactly}])
+
+
+async def test_a_gang_on_many_nodes_may_use_devices_that_all_of_them_see(world: World) -> None:
+    numbers = range(250)
+    own = [each for number in numbers for each in (
+        make_node(f"n{number}", cpu="100"),
+        make_slice(f"n{number}", [of_kind("gpu", "gpu")]),
+        claim_of("gpu", f"gpu-{number}"),
+        claim_of("port", f"port-{number}"),
+        member(f"g-{number}", f"gpu-{number}", f"port-{number}", size=len(numbers)),
+    )]  # fmt: skip
+    ports = [of_kind("port", f"port-{number}") for number in numbers]
+    shared = [make_slice("", ports[part::2], pool="network", count=2, part=f"-{part}") for part in range(2)]
+    service = world.service(make_class(), *own, *shared, workers=VirtualWorkers())
+    assert len((await offered(service, world, "g-0"))[0]) == 1
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import msgspec
 
 from dra_extender.api.core import Pod
 from dra_extender.api.groups import MOST_SHOWN, SIZES, GroupKey, group_of
-from dra_extender.limits import PARTS_OF_GANG, PARTS_OF_POD, PODS_OF_GANG
+from dra_extender.limits import PARTS_OF_GANG, PODS_OF_GANG
 from dra_extender.scheduling.gangs.attributes import SAME, attributes_of, problem_of
 from dra_extender.scheduling.gangs.topology import ANNOTATIONS, ANYWHERE, Level, levels
 from dra_extender.scheduling.noderules import parts_of
@@ -56,7 +56,7 @@ def gang_of(view: View, pod: Pod) -> Gang | None:
         return Gang(
             key, len(members), problem=f"{key} has {len(members)} pods; at most {PODS_OF_GANG} are placed together"
         )
-    if any(parts > PARTS_OF_GANG for parts in accumulate(map(parts_of, members), initial=2 * _claims_of(members))):
+    if _have_too_many_parts(members):
         parts = "claims, containers, tolerations and node requirements"
         return Gang(key, len(members), problem=f"{key}: its pods have more than {PARTS_OF_GANG:,} {parts} together")
     api_group = API_GROUPS.get(key.source)
@@ -77,10 +77,13 @@ def gang_of(view: View, pod: Pod) -> Gang | None:
     return Gang(key, size, placed, waiting, problem, levels(written, required), attributes)
 
 
-def _claims_of(pods: Sequence[Pod]) -> int:
-    """How many claims the pods have. One turn plans all of them, some 20 microseconds for each."""
-    used = ((pod.metadata.uid, each) for pod in pods for each in pod.spec.resource_claims[:PARTS_OF_POD])
-    return len({each.resource_claim_name or (uid, each.name) for uid, each in used})
+def _have_too_many_parts(pods: Sequence[Pod]) -> bool:
+    """One turn plans all claims of a gang, some 20 microseconds for each, so they count twice more."""
+    if any(parts > PARTS_OF_GANG for parts in accumulate(map(parts_of, pods))):
+        return True
+    used = ((pod.metadata.uid, each) for pod in pods for each in pod.spec.resource_claims)
+    claims = {each.resource_claim_name or (uid, each.name) for uid, each in used}
+    return sum(map(parts_of, pods)) + 2 * len(claims) > PARTS_OF_GANG
 
 
 def gang_with_devices(view: View, pod: Pod) -> Gang | None:

@@ -28,7 +28,6 @@ from dra_extender.cel import Work, WorkExceeded
 from dra_extender.devices.ledger import identity
 from dra_extender.devices.nodeselection import parse
 from dra_extender.devices.overlay import Planned
-from dra_extender.devices.usage import PoolID
 from dra_extender.scheduling.feasibility import NodeStatuses, PendingClaims, node_statuses, pending_claims
 from dra_extender.scheduling.gangs.kinds import Kind, Member, counts, grouped
 from dra_extender.scheduling.nodeallocatable import Taken, takers
@@ -43,6 +42,8 @@ NODES_OF_UNIT: Final = 4
 NODES_PER_UNIT: Final = 8
 """Nodes that are looked up in one decision per unit of work."""
 CLAIMS_PER_UNIT: Final = 4
+PLANS_PER_UNIT: Final = 32
+"""Plans in pools that several nodes see are copied, so that the next node sees them: so many per unit."""
 
 HasRoom = Callable[[str, Sequence[Pod]], bool]
 """Whether these pods fit on the node of this name together, apart from devices."""
@@ -312,27 +313,27 @@ class _JointSearch:
     ) -> Mapping[str, Planned] | None:
         """One node after the other: enough unless nodes see the same devices, or members on two nodes share a claim."""
         planned: dict[str, Planned] = {}
-        by_pool: dict[PoolID, dict[str, Planned]] = {}
         self._taken = {}
-        view, state = self._view, self._view.overlay()
+        view, state, held = self._view, self._view.overlay(), 0
         first: dict[str, list[ResourceClaim]] = {}
         for key, names in nodes.items():
             first.setdefault(names[0], []).append(claims[key])
+        views = [seen for name in first if (seen := state.view(name)) is not None]
+        seeing = Counter(pool.id for each in views for pool in each.pools)
         for name, own in first.items():
-            seen = state.view(name)
-            before = [by_pool[pool.id] for pool in (seen.pools if seen is not None else ()) if pool.id in by_pool]
-            self._charge(sum(map(len, before)))
-            plans = {claim: plan for each in before for claim, plan in each.items()}
-            found = view.decisions.with_state(state.holding(plans.values())).plan(own, name, once=True)
+            found = view.decisions.with_state(state).plan(own, name, once=True)
             if isinstance(found, Failure):
                 raise _Fatal(found.error)
             if isinstance(found, Unfit):
                 return None
             self._taken.update(zip(map(identity, own), found.amounts, strict=False))
-            for claim, allocation in zip(own, found.allocations, strict=True):
-                planned[identity(claim)] = claim, allocation
-                for pool in {result.id[:2] for result in allocation.devices.results}:
-                    by_pool.setdefault(pool, {})[identity(claim)] = claim, allocation
+            plans = list(zip(own, found.allocations, strict=True))
+            planned.update(zip(map(identity, own), plans, strict=True))
+            shared = [each for each in plans if any(seeing[it.id[:2]] > 1 for it in each[1].devices.results)]
+            if shared:
+                held += len(shared)
+                self._charge(held // PLANS_PER_UNIT)
+                state = state.holding(shared)
         return planned if self._are_usable(planned, nodes) else None
 
     def _together(
