@@ -26,8 +26,8 @@ def node(name: Any) -> dict[str, Any]:
 
 
 async def test_all_pages_are_read(server: ScriptedServer, client: KubeClient) -> None:
-    first = {"metadata": {"continue": "next"}, "items": [node("one"), node(2)]}
-    server.on("GET", PATH, (200, first), (200, {"metadata": {}, "items": [node("three")]}))
+    first = {"metadata": {"resourceVersion": "5", "continue": "next"}, "items": [node("one"), node(2)]}
+    server.on("GET", PATH, (200, first), (200, {"metadata": {"resourceVersion": "5"}, "items": [node("three")]}))
     assert await items_of(client) == ["one", "", "three"]
     asked = [request.query for request in server.requests("GET", PATH)]
     assert asked == [
@@ -41,6 +41,17 @@ async def test_a_list_without_items_is_empty(server: ScriptedServer, client: Kub
     assert await items_of(client) == []
 
 
+@pytest.mark.parametrize("body", [{}, {"kind": "Status"}, {"metadata": {}, "items": []}])
+@pytest.mark.parametrize("pages", [0, 1])
+async def test_what_a_proxy_answers_is_no_list(
+    server: ScriptedServer, client: KubeClient, body: dict[str, Any], pages: int
+) -> None:
+    first = {"metadata": {"resourceVersion": "5", "continue": "next"}, "items": [node("one")]}
+    server.on("GET", PATH, *[(200, first)] * pages, (200, body))
+    with pytest.raises(ApiError, match="it has no metadata"):
+        await items_of(client)
+
+
 async def test_an_item_that_is_nested_without_end_is_an_item_like_the_others(
     server: ScriptedServer, client: KubeClient
 ) -> None:
@@ -51,7 +62,7 @@ async def test_an_item_that_is_nested_without_end_is_an_item_like_the_others(
     async def first(_: web.Request) -> web.Response:
         return web.Response(body=body, content_type="application/json")
 
-    server.on("GET", PATH, first, (200, {"metadata": {}, "items": [node("three")]}))
+    server.on("GET", PATH, first, (200, {"metadata": {"resourceVersion": "5"}, "items": [node("three")]}))
     assert await items_of(client) == ["one", "deep", "two", "three"]
 
 
@@ -83,7 +94,7 @@ async def test_a_page_that_is_too_large_is_asked_for_again_with_fewer_items(
         start, limit = int(request.query.get("continue", "0")), int(request.query["limit"])
         items = [large] * 10
         more = {"continue": str(start + limit)} if start + limit < len(items) else {}
-        return web.json_response({"metadata": more, "items": items[start : start + limit]})
+        return web.json_response({"metadata": {"resourceVersion": "5"} | more, "items": items[start : start + limit]})
 
     server.on("GET", PATH, page)
     pages = [page async for page in list_pages(client, NODES, {})]
@@ -101,7 +112,7 @@ async def test_after_small_pages_more_items_are_asked_for_again(server: Scripted
         start, limit = int(request.query.get("continue", "0")), int(request.query["limit"])
         items = [large] * 10 + [node("small")] * 1_000
         more = {"continue": str(start + limit)} if start + limit < len(items) else {}
-        return web.json_response({"metadata": more, "items": items[start : start + limit]})
+        return web.json_response({"metadata": {"resourceVersion": "5"} | more, "items": items[start : start + limit]})
 
     server.on("GET", PATH, page)
     assert sum([len(page.items or ()) async for page in list_pages(client, NODES, {})]) == 1_010
@@ -111,5 +122,9 @@ async def test_after_small_pages_more_items_are_asked_for_again(server: Scripted
 
 
 async def test_one_item_may_be_as_large_as_it_is(server: ScriptedServer, client: KubeClient) -> None:
-    server.on("GET", PATH, (200, {"metadata": {}, "items": [{**node("large"), "note": "x" * PAGE_BYTES}]}))
+    server.on(
+        "GET",
+        PATH,
+        (200, {"metadata": {"resourceVersion": "5"}, "items": [{**node("large"), "note": "x" * PAGE_BYTES}]}),
+    )
     assert [len(page.items or ()) async for page in list_pages(client, NODES, {})] == [1]

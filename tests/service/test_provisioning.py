@@ -64,12 +64,13 @@ def templated(size: int) -> list[Json]:
     return [TEMPLATE, *pods]
 
 
-NOTHING: Any = (200, {"items": []})
+NOTHING: Any = (200, {"metadata": {"resourceVersion": "5"}, "items": []})
 
 
 def listing(name: str = "gang-train", marks: str = "gang train") -> tuple[int, Json]:
     """A request, as the API server lists it."""
-    return 200, {"items": [{"metadata": {"name": name, "namespace": "default", "annotations": {MADE_FOR: marks}}}]}
+    item = {"metadata": {"name": name, "namespace": "default", "annotations": {MADE_FOR: marks}}}
+    return 200, {"metadata": {"resourceVersion": "5"}, "items": [item]}
 
 
 class Stage:
@@ -286,7 +287,7 @@ async def test_a_cluster_without_the_kind_is_told_once_and_used_when_it_has_it(
 
     async def answer(_: web.Request) -> web.Response:
         if len(stage.server.requests("GET", LIST)) > 3:
-            return web.json_response({"items": []})
+            return web.json_response({"metadata": {"resourceVersion": "5"}, "items": []})
         return web.Response(status=404, text="404 page not found")
 
     stage = begin(gang(2, 2), answer)

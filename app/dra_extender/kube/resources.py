@@ -252,13 +252,16 @@ async def list_pages(client: KubeClient, resource: Resource[Any], selector: Mapp
 
 async def _decoded(resource: Resource[Any], data: bytes) -> Page:
     try:
-        return _page.decode(data)
+        page = _page.decode(data)
     except UNDECODABLE as problem:
         try:
             # A page full of brackets takes seconds: a thread scans it, so the event loop goes on.
-            return await asyncio.to_thread(_outlined, data)
+            page = await asyncio.to_thread(_outlined, data)
         except UNDECODABLE:
             raise ApiError(0, "Malformed", f"list of {resource.plural}: {problem}") from None
+    if not page.metadata.resource_version:  # what a proxy answers must not count as an empty list
+        raise ApiError(0, "Malformed", f"list of {resource.plural}: it has no metadata.resourceVersion")
+    return page
 
 
 def _outlined(data: bytes) -> Page:
