@@ -294,6 +294,19 @@ async def test_a_lease_that_is_not_free_any_more_is_looked_at_anew(
     assert (third.leading, third.holder) == (False, "b")
 
 
+async def test_a_free_lease_that_is_deleted_is_created_again(
+    store: LeaseStore, client: KubeClient, clock: Clock
+) -> None:
+    first, second = candidate(client, clock, "a"), candidate(client, clock, "b")
+    await first.step()
+    await first.release()
+    await second.look()
+    store.lease = None
+    await second.step()
+    await second.step()
+    assert second.leading
+
+
 async def test_a_lease_that_was_annotated_meanwhile_is_given_back_all_the_same(
     store: LeaseStore, client: KubeClient, clock: Clock
 ) -> None:

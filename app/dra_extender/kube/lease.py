@@ -217,9 +217,7 @@ class LeaderElection:
 
     async def look(self) -> None:
         """Read the lease. Raises ApiError."""
-        lease = await self._read()
-        if lease is not None:
-            self._observe(lease)
+        self._observe(await self._read() or Lease(ObjectMeta()))
 
     async def _try(self) -> None:
         started = self._clock()
@@ -233,7 +231,7 @@ class LeaderElection:
         self._report()  # another replica may have led and released the lease since
         try:
             written = await self._write(lease, self._settings.identity, round(self._settings.lease_duration))
-        except ConflictError:  # another was faster, or our own lost reply
+        except (ConflictError, NotFoundError):  # another was faster, our own reply was lost, or the lease was deleted
             await self.look()
             return
         self._renewed_at = started  # not later than what the server recorded
