@@ -58,6 +58,8 @@ _BATCH_OBJECTS = 100
 """Objects decoded in one turn of the event loop, at most."""
 _BATCH_BYTES = 2**20
 """A batch ends with the object that reaches this size."""
+_LONGEST_PAUSE = 60.0
+"""Seconds until the next attempt, whatever a Retry-After says."""
 _LOG_PERIOD = 30.0
 """Seconds between log lines about the same problem."""
 _TURN = 0.005
@@ -129,6 +131,7 @@ class Reflector(Generic[T]):
         try:
             if not self._ended_in_time:
                 await self._list()
+                started = self._clock()
             self._ended_in_time = False
             self._ended_in_time = await self._watch()
         except SetBackError:
@@ -213,7 +216,7 @@ class Reflector(Generic[T]):
             self.problem = ""
 
     def _failed(self, problem: ApiError) -> float:
-        pause = max(self._backoff.next(), getattr(problem, "retry_after", 0.0))
+        pause = max(self._backoff.next(), min(getattr(problem, "retry_after", 0.0), _LONGEST_PAUSE))
         self.problem = problem.message
         self.not_found = isinstance(problem, NotServedError)
         reported, when = self._reported
