@@ -181,6 +181,14 @@ async def test_a_worker_without_questions_ends(pools: list[WorkerPool]) -> None:
     assert pool.starts == 2
 
 
+async def test_a_worker_that_ended_while_it_was_idle_is_replaced(pool: WorkerPool) -> None:
+    await pool.answer(EASY)
+    process, _ = pool._idle[-1]
+    await process.end()
+    assert (await pool.answer(EASY)).reply == EvaluateReply(True)
+    assert pool.starts == 2
+
+
 async def test_a_call_that_is_cancelled_ends_its_worker(pool: WorkerPool) -> None:
     await pool.answer(EASY)
     task = asyncio.create_task(pool.answer(evaluating(LOOPS)))

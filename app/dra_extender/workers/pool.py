@@ -55,6 +55,10 @@ class WorkerProcess:
         )
         return cls(process)
 
+    @property
+    def is_alive(self) -> bool:
+        return self._process.returncode is None
+
     async def ask(self, request: bytes, seconds: float) -> TimedReply:
         """The reply to a frame. Raises TimeoutError and WorkerEndedError; then the process is of no more use."""
         try:
@@ -85,7 +89,7 @@ class WorkerProcess:
 
     async def end(self) -> None:
         """Kill it, unless it has ended by itself."""
-        if self._process.returncode is None:
+        if self.is_alive:
             try:
                 self._process.kill()
             except ProcessLookupError:
@@ -176,10 +180,11 @@ class WorkerPool:
 
     async def _process(self) -> WorkerProcess:
         """One that has nothing to do, or a new one. Raises OSError."""
-        if self._idle:
+        while self._idle:
             process, timer = self._idle.pop()
             timer.cancel()
-            return process
+            if process.is_alive:
+                return process
         limits = self._limits
         self.starts += 1
         return await WorkerProcess.start([str(limits.seconds), str(limits.memory), str(limits.step_budget)])
