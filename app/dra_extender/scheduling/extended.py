@@ -211,11 +211,13 @@ def _borrow(need: _Need, lasting: Iterable[_Need]) -> tuple[list[str], int]:
 def synthetic_claim(pod: Pod, requests: Requests) -> ResourceClaim:
     """The claim before it exists. The allocator and the ledger know it by a UID derived from the pod's."""
     return ResourceClaim(
-        metadata=ObjectMeta(
-            name=SYNTHETIC_NAME, namespace=pod.metadata.namespace, uid=f"{SYNTHETIC_NAME}{pod.metadata.uid}"
-        ),
+        metadata=ObjectMeta(name=SYNTHETIC_NAME, namespace=pod.metadata.namespace, uid=synthetic_uid(pod)),
         spec=ResourceClaimSpec(devices=DeviceClaim(requests=requests.requests)),
     )
+
+
+def synthetic_uid(pod: Pod) -> str:
+    return f"{SYNTHETIC_NAME}{pod.metadata.uid}"
 
 
 def claim_name(pod: Pod) -> str:

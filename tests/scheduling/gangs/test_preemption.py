@@ -18,7 +18,7 @@ from dra_extender.scheduling.preemption import gangs
 from dra_extender.scheduling.turns import run_at_once
 from tests.support.scheduling.gangs import gang, member, names, nodes, offered
 from tests.support.scheduling.nominating import ADVISE, ON, running, tried, wanting
-from tests.support.simulation.objects import Objects, make_claim
+from tests.support.simulation.objects import Objects, make_claim, make_class
 from tests.support.simulation.strategy import with_metadata
 from tests.support.simulation.world import Service, World
 
@@ -84,10 +84,16 @@ async def test_every_pod_of_the_gang_is_nominated_before_the_first_eviction(worl
     assert all(await scheduled(world, service, names("g", 3)))
 
 
-async def test_a_gang_keeps_what_it_preempted_while_its_pods_have_a_plan_and_no_node(world: World) -> None:
+@pytest.mark.parametrize("extended", [False, True])
+async def test_a_gang_keeps_what_it_preempted_while_its_pods_have_a_plan_and_no_node(
+    extended: bool, world: World
+) -> None:
     """Its own plan does not count as devices that others get."""
-    service = await filled(world, nodes(3, 2), **ONE_EACH)
-    world.add(*gang("g", 6, priority=10))
+    gpu = make_class(resource="example.com/gpu")
+    service = await filled(world, [*nodes(3, 2), gpu], **ONE_EACH)
+    containers = [{"name": "c", "resources": {"requests": {"example.com/gpu": "1"}}}]
+    pods = [member(name, size=6, priority=10, containers=containers) for name in names("g", 6)]
+    world.add(*(pods if extended else gang("g", 6, priority=10)))
     await offered(service, world, "g-0")
     await world.settle(4.0)
     assert len(world.api.evicted) == 6

@@ -106,6 +106,7 @@ class PreemptionController:
         for pod in sorted(filter(is_preempting, self._view.pods), key=lambda pod: -pod.spec.priority):
             if pod.metadata.uid not in self._nominations:
                 await self._restore(pod)
+                await asyncio.sleep(0)
         self._restored = True
 
     async def work(self) -> None:

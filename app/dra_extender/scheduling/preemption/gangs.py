@@ -28,6 +28,7 @@ from dra_extender.devices.ledger import identity
 from dra_extender.devices.overlay import Planned
 from dra_extender.limits import VICTIMS_OF_GANG
 from dra_extender.scheduling.claims import known_claims
+from dra_extender.scheduling.extended import synthetic_uid
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.gangs.decision import GangState, decide
 from dra_extender.scheduling.gangs.gang import Gang, gang_with_devices
@@ -92,7 +93,9 @@ def joint(view: View, prefiltered: PreFilterState, terms: PreemptionTerms) -> Jo
     gang = gang_with_devices(view, pod) or Gang(GroupKey("gang", pod.metadata.namespace, ""), 1, waiting=(pod,))
     own = [claim for each in gang.waiting for claim in known_claims(each, view.ledger)]
     charge(view, len(own))
-    return Joint(gang, prefiltered, terms.with_claims(own), terms.state_of(view, gang, pod))
+    uids = (*(claim.metadata.uid for claim in own), *map(synthetic_uid, gang.waiting))
+    terms = msgspec.structs.replace(terms, own=frozenset(uids))
+    return Joint(gang, prefiltered, terms, terms.state_of(view, gang, pod))
 
 
 def placed_without(
