@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from dra_extender.scheduling.nomination.nominations import PREEMPTING, is_preempting
+from tests.support.allocation.heavy import LOOPS, selecting
 from tests.support.scheduling.nominating import FOUR, ON, full, tried, until_bound, wanting
 from tests.support.simulation.api import deleted
 from tests.support.simulation.objects import Objects, make_claim, make_pod
@@ -125,3 +126,20 @@ async def test_a_replica_that_leads_again_keeps_the_nomination_of_the_leader_in_
     pod = world.api.pod("p")
     assert (pod.status.nominated_node_name, is_preempting(pod), world.api.evicted) == ("n1", True, ["a"])
     assert await until_bound(world, first, "p") == "n1"
+
+
+async def test_a_new_leader_waits_for_workers_before_it_gives_up_a_nomination(world: World, small: Objects) -> None:
+    first = await full(world, small, FOUR, workers=VirtualWorkers())
+    world.api.stopping["a"] = 30.0
+    world.add(selecting("of-p", LOOPS), make_pod("p", "of-p", priority=10))
+    for _ in range(4):
+        await tried(world, first, "p")
+        await world.settle(3.0)
+    await first.kill()
+    second = world.service(config=ON, workers=VirtualWorkers())
+    second.start()
+    await world.settle(8.0)
+    assert len(second.extender.nominations) == 1
+    assert world.api.pod("p").status.nominated_node_name == "n1"
+    assert await until_bound(world, second, "p") == "n1"
+    assert world.api.evicted == ["a"]

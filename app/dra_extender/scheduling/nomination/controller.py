@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 import structlog
@@ -36,6 +37,8 @@ from dra_extender.scheduling.release.clear import Clearer
 
 log = structlog.get_logger(__name__)
 
+RESTORE_SECONDS: Final = 5.0
+"""How long a new leader waits for workers, all nominations together."""
 _NO_RESULT: dict[str, PreemptionResult] = {"fits": "needless", "waits": "needless", "unknown": "waiting"}
 
 
@@ -103,9 +106,10 @@ class PreemptionController:
         self._restored = False
         self._nominations.clear()
         self._lifecycle.records.clear()
+        deadline = self._view.clock.monotonic() + RESTORE_SECONDS
         for pod in sorted(filter(is_preempting, self._view.pods), key=lambda pod: -pod.spec.priority):
             if pod.metadata.uid not in self._nominations:
-                await self._restore(pod)
+                await self._restore(pod, deadline - self._view.clock.monotonic())
                 await asyncio.sleep(0)
         self._restored = True
 
@@ -224,13 +228,13 @@ class PreemptionController:
         if result == "failed":  # the write may be stored all the same
             self._lifecycle.records.ended(nomination)
 
-    async def _restore(self, pod: Pod) -> None:
+    async def _restore(self, pod: Pod, seconds: float) -> None:
         view, uid, node = self._view, pod.metadata.uid, pod.status.nominated_node_name
         waits = node and not pod.spec.node_name and not view.pods.is_terminating(uid)
         found = None
         if waits and view.config.may_clear_for(pod.spec.scheduler_name):
             taken = any(each.is_for(pod) for each in self._nominations)
-            found = await self._questions.restored(pod) if not taken else None
+            found = await self._questions.restored(pod, seconds) if not taken else None
         if found is None or uid not in found[1]:
             self._lifecycle.records.erase(uid, node)
             return
