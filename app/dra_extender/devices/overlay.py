@@ -43,8 +43,8 @@ class Overlay:
         nodes: Mapping[str, SeenNode] = _NONE,
         by_pool: Mapping[PoolID, Uses] = _NONE,
     ) -> None:
-        """`added`: what claims would use besides, by identity; `by_pool`: the same, each use once. `removed`:
-        identities of claims that would be gone.
+        """`added`: the uses of added claims, by identity; `by_pool`: the same uses by pool. `removed`: identities of
+        removed claims.
         """
         self._cluster = cluster
         self._added = added
@@ -62,16 +62,16 @@ class Overlay:
         """The state after these plans are carried out, one after the other. A plan is left out if its claim is decided
         already, or if one of its devices is in use.
         """
-        return self._counting(plans, lambda uses, free: uses if len(free) == len(uses) else None)
+        return self._with_uses(plans, lambda uses, free: uses if len(free) == len(uses) else None)
 
     def holding(self, plans: Iterable[Planned]) -> Overlay:
-        """The state in which these plans have those of their devices that are free: the others may become free later. A
-        plan is left out if its claim is decided already.
+        """The state in which these plans hold their devices that are free: the others may become free later. A plan is
+        left out if its claim is decided already.
         """
-        return self._counting(plans, lambda uses, free: free or None)
+        return self._with_uses(plans, lambda uses, free: free or None)
 
-    def _counting(self, plans: Iterable[Planned], counted: Callable[[Uses, Uses], Uses | None]) -> Overlay:
-        """`counted` chooses the uses to count, from all uses of a plan and the free ones; None leaves out the plan."""
+    def _with_uses(self, plans: Iterable[Planned], select: Callable[[Uses, Uses], Uses | None]) -> Overlay:
+        """`select` gets all uses of a plan and the free ones, and returns the uses to add; None leaves out the plan."""
         added, by_pool = dict(self._added), dict(self._by_pool)
         own: dict[PoolID, dict[Use, Mapping[str, Quantity]]] = {}
         shares = self._cluster.features.DRAConsumableCapacity
@@ -81,7 +81,7 @@ class Overlay:
                 continue
             uses = uses_of(allocation, shares=shares)
             free = {use: used for use, used in uses.items() if not self._is_taken(by_pool, *use)}
-            found = counted(uses, free)
+            found = select(uses, free)
             if found is not None:
                 added[name] = found
                 for use, used in found.items():
@@ -129,7 +129,7 @@ class Overlay:
         return uid not in self._removed and self._cluster.ledger.is_decided(uid)
 
     def _is_taken(self, by_pool: Mapping[PoolID, Uses], device: DeviceID, share: str | None) -> bool:
-        """True when the device has an owner, or the share exists. Whether shares leave room the allocator has asked.
+        """True when the device has an owner, or the share exists. The allocator has checked that shares leave room.
         `by_pool`: the uses by added claims. Linear in the owners of the device; if the share exists, in its users.
         """
         added = by_pool.get(device[:2], _NONE)
@@ -151,7 +151,7 @@ class Overlay:
 
     @cached_property
     def differences(self) -> Hashable:
-        """What is added and removed: if equal, two overlays show the same of nodes that do not change in between."""
+        """What is added and removed. Overlays with equal differences show a node equally unless the cluster changes."""
         uses = chain.from_iterable(uses.items() for uses in self._by_pool.values())
         return frozenset((use, frozenset(used.items())) for use, used in uses), self._removed
 
@@ -160,11 +160,11 @@ class Overlay:
         return not self.touched and not self._nodes
 
     def differs_for(self, seen: SeenNode) -> bool:
-        """True when answers about this node, which is up to date, may not be remembered as those of the cluster."""
+        """True when answers about this node, which is up to date, may differ from those for the cluster."""
         return seen.node.name in self._nodes or any(pool in seen.found or pool in seen.alike for pool in self.touched)
 
     def hypothetical(self, node: str) -> SeenNode | None:
-        """The node as `with_nodes` has it."""
+        """The node if `with_nodes` has added it."""
         return self._nodes.get(node)
 
     def view(self, node: str) -> NodeView | None:

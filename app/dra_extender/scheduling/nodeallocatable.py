@@ -94,9 +94,10 @@ def demand_of(pod: Pod, pending: Sequence[ResourceClaim], amounts: NodeAmounts, 
     return Demand(requested(taker), statuses, next(_uncovered(taker), ""))
 
 
-def takers(pods: Iterable[tuple[Pod, Sequence[ResourceClaim], ClaimAmounts]], taken: Taken) -> Sequence[Pod] | None:
-    """Pods on one node whose status says what their devices take of it: each pod with its pending claims, and what its
-    allocated ones take. None when a pod cannot have its devices, such as a part of the node's CPU with another user.
+def reporting(pods: Iterable[tuple[Pod, Sequence[ResourceClaim], ClaimAmounts]], taken: Taken) -> Sequence[Pod] | None:
+    """These pods of one node, with a status that reports what their devices take of it. `pods`: each with its pending
+    claims and what its allocated claims take. None when a pod cannot have its devices, because another pod of the node
+    has the same part of the CPU for example.
     """
     found: list[Pod] = []
     parts: set[str] = set()

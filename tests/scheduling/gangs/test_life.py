@@ -15,7 +15,7 @@ from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import FINALIZER
 from dra_extender.api.scheduling import GangSchedulingPolicy, PodGroup, PodGroupSpec
 from dra_extender.limits import PODS_OF_GANG
-from dra_extender.scheduling.gangs.controller import IN_VAIN, Gangs
+from dra_extender.scheduling.gangs.controller import EXPIRED, Gangs
 from dra_extender.scheduling.gangs.plans import GangPlans
 from dra_extender.scheduling.outcomes import GANG_PLANS, GangPlanResult
 from tests.support.questions import diagnose
@@ -66,7 +66,7 @@ async def test_a_gang_that_is_never_bound_cannot_hold_devices_all_the_time(world
         await world.settle(3.0)
     assert free > 100
     await world.settle(GangPlans.SECONDS + 2.0)
-    assert await reasons(service, world, "g-0") == {f"gang default/g: {IN_VAIN}"}
+    assert await reasons(service, world, "g-0") == {f"gang default/g: {EXPIRED}"}
     before = service.client.requeues
     await world.settle(70.0)
     assert service.client.requeues > before

@@ -21,7 +21,7 @@ def test_no_order_with_others_leaves_a_gang_in_part_or_devices_held(scene: Scene
 
 
 def test_without_the_devices_that_plans_hold_an_order_leaves_gangs_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(GangPlans, "kept_beside", lambda *args: ())
+    monkeypatch.setattr(GangPlans, "kept_for_others", lambda *args: ())
     monkeypatch.setattr(GangPlans, "kept_from", lambda *args: ())
     with pytest.raises(Broken):
         explore(QUICK[0])

@@ -69,11 +69,11 @@ class JointTrials:
         placed = [each for each in self.gang.placed if each.metadata.uid not in snapshot.removed]
         gang = replace(self.gang, **{"waiting": waiting, "placed": placed, **instead})
         names = list(dict.fromkeys((*self._names, *snapshot.nodes)))
-        supposed = object()
+        hypothesis = object()
 
         def decided(view: View) -> GangDecision:
             free = snapshot.seen_by(view)
-            state = GangState(free=free, used=snapshot.used, unjudged=names, supposed=supposed)
+            state = GangState(free=free, used=snapshot.used, unfiltered=names, hypothesis=hypothesis)
             return decide(free, gang, prefiltered, names, state)
 
         return (yield from budget.turn(decided))

@@ -1,9 +1,9 @@
-"""Attributes of which the devices of all members of a gang need one value, such as one clique or one rail.
+"""Device attributes that must have one value for all members of a gang, such as one NVLink clique or one rail.
 
-Promises: pure. The devices that members have already, or keep, decide the values. Values with fewest free devices come
-first, so that large groups of devices stay whole. Of more than `MOST_VALUES` the ones with most free devices are
-tried. Linear in the devices of the cluster: a device whose lists make more than `COMBINATIONS_OF_DEVICE` combinations
-counts as one without the attributes, and further values than `MOST_KNOWN` are not known.
+Promises: pure. Devices that members already have, or keep, fix the values. Values with fewest free devices come first,
+so that large groups of devices stay whole. Of more than `MOST_VALUES` values, those with most free devices are tried.
+Linear in the devices of the cluster: a device whose lists make more than `COMBINATIONS_OF_DEVICE` combinations counts
+as one without the attributes, and values beyond `MOST_KNOWN` are ignored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SAME: Final = "dra-extender.dev/same-device-attribute"
 
 MOST_ATTRIBUTES: Final = 4
 CHARACTERS_OF_ATTRIBUTE: Final = 96
-"""A longer name of an attribute does not exist. The reasons of all nodes quote it."""
+"""The API server accepts no longer attribute name. The reason of every node quotes it."""
 MOST_VALUES: Final = 64
 MOST_KNOWN: Final = 2**16
 PORTION: Final = 256
@@ -54,9 +54,9 @@ def problem_of(attributes: Sequence[str]) -> str:
 def values_of(
     view: View, attributes: Sequence[str], fixed: Iterable[DeviceID]
 ) -> tuple[Mapping[Values, Collection[str]], str]:
-    """What to try, in order, each with the nodes that have it ("": any node may), and why nothing else can be tried.
-    `fixed`: devices that members have. A turn goes on reading where the last one stopped: devices that are taken or
-    freed between turns change only the order. Raises TurnSpent and Deferred.
+    """The values to try, in order, each with the nodes that have it ("": any node may), and why if none has room.
+    `fixed`: devices that members have. Each turn goes on where the last one stopped: devices that are taken or freed in
+    between change only the order. Raises TurnSpent and Deferred.
     """
     lists, pools = view.features.DRAListTypeAttributes, view.cluster.inventory.pools
     free, devices = _free(view, attributes, lists), tuple(fixed)
@@ -117,6 +117,6 @@ def _combinations(tokens: Tokens) -> int:
 
 
 def _values(attributes: Sequence[str], tokens: Tokens) -> Iterator[Values]:
-    """What a device has: one combination, or several if an attribute is a list."""
+    """The combinations of values that a device has: several if an attribute is a list."""
     for found in product(*tokens) if _combinations(tokens) else ():
         yield tuple(zip(attributes, found, strict=True))

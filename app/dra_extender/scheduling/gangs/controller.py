@@ -1,4 +1,4 @@
-"""Gangs between the calls of filter: their plans, the nodes that turned out wrong, and the events that matter to them.
+"""Gangs between filter calls: their plans, the nodes that kube-scheduler refused, and the events that requeue them.
 
 Promises: `decide` changes nothing; `keep` keeps what it decided. A member without a plan is not bound before its gang
 has one. A member that kube-scheduler does not let onto its planned node gets another plan, without this node for
@@ -30,14 +30,14 @@ from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.view import View
 
 SAMPLE: Final = 100
-"""kube-scheduler stops its search only after it has found this number of nodes."""
+"""kube-scheduler leaves out nodes only after it has found this number (minFeasibleNodesToFind)."""
 NOT_ASKED: Final = "kube-scheduler has not asked about the planned node; the pod is nominated for it"
-IN_VAIN: Final = "devices were held for its pods, which were not bound in time; it is tried again after a pause"
+EXPIRED: Final = "devices were held for its pods, which were not bound in time; it is tried again after a pause"
 REMEMBERED: Final = 10_000
 
 
 class Gangs:
-    """One per service. `kept_by_others`: what is kept from a pod besides plans of gangs."""
+    """One per service. `kept_by_nominations`: the plans that nominations keep from a pod."""
 
     AVOIDED_SECONDS: Final = 30.0
 
@@ -47,13 +47,13 @@ class Gangs:
         config: SchedulingConfig,
         usage: ResourcesInUse,
         requeue: RequeueTrigger,
-        kept_by_others: Callable[[Pod], Sequence[Planned]],
+        kept_by_nominations: Callable[[Pod], Sequence[Planned]],
         observer: Observer,
     ) -> None:
         self.plans = GangPlans(clock, config, observer, requeue.improved)
         self.usage = usage
         self._requeue = requeue
-        self._kept_by_others = kept_by_others
+        self._kept_by_nominations = kept_by_nominations
         self._paused: set[GroupKey] = set()
         """Gangs that were refused because of their pause."""
         self._read: LRUCache[str, tuple[GroupKey, object]] = LRUCache(REMEMBERED)
@@ -61,16 +61,16 @@ class Gangs:
         self._avoided: TTLCache[str, frozenset[str]] = TTLCache(REMEMBERED, self.AVOIDED_SECONDS, timer=clock.monotonic)
 
     def kept_from(self, pod: Pod) -> Sequence[Planned]:
-        """The devices that the pod must not use because other pods get them. Of a claim that the plan of a gang and its
-        nomination have, the plan comes first, and alone counts.
+        """The plans for other pods whose devices this pod must not use. Of two plans for a claim the first one counts:
+        the gang's own comes before that of its nomination.
         """
-        found = self._kept_by_others(pod)
+        found = self._kept_by_nominations(pod)
         return [*self.plans.kept_from(pod), *found] if len(self.plans) else found
 
     def decide(self, view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[str]) -> GangDecision:
         """See `decision.decide`. Raises TurnSpent."""
         if self.plans.is_paused(gang.key):
-            return GangDecision(reason=f"{gang.key}: {IN_VAIN}")
+            return GangDecision(reason=f"{gang.key}: {EXPIRED}")
         state = self.state(view, gang, prefiltered.pod)
         try:
             return self._decide(view, gang, prefiltered, names, state)
@@ -80,7 +80,7 @@ class Gangs:
     def _decide(
         self, view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[str], state: GangState
     ) -> GangDecision:
-        """With the nodes of the call first, unless the plan or the topology needs one of the others."""
+        """Decide on the nodes of the call first, unless the plan or the topology needs a node outside the call."""
         others = self._not_asked(view, gang.key, prefiltered.pod, names, state)
         known = state.places.get(prefiltered.pod.metadata.uid)
         has_topology = gang.levels != (ANYWHERE,) or gang.attributes
@@ -88,7 +88,7 @@ class Gangs:
             found = decide(view, gang, prefiltered, names, state)
             if not others or found.node or found.error or found.waiting:
                 return replace(found, sampled=bool(others))
-        state = replace(state, unjudged=frozenset(others), supposed=NOT_ASKED)
+        state = replace(state, unfiltered=frozenset(others), hypothesis=NOT_ASKED)
         found = replace(decide(view, gang, prefiltered, [*names, *others], state), sampled=True)
         if not found.node or found.anywhere or found.node in names:
             return found
@@ -97,9 +97,9 @@ class Gangs:
     def _not_asked(
         self, view: View, key: GroupKey, pod: Pod, names: Sequence[str], state: GangState
     ) -> Collection[str]:
-        """The nodes that suit the pod and are not in the call, because kube-scheduler has found enough others, or tries
-        the nominated node first. None if the call has the planned node, or kube-scheduler has refused a planned node
-        lately: then it may have other rules for the pod. Raises TurnSpent and Deferred.
+        """The nodes outside the call that suit the pod: kube-scheduler has found enough others, or tries the nominated
+        node first. Empty if the call has the planned node, or if kube-scheduler has refused a planned node lately: it
+        may have other rules for the pod. Raises TurnSpent and Deferred.
         """
         nodes, named, known = view.cluster.nodes, pod.status.nominated_node_name, state.places.get(pod.metadata.uid)
         if known is not None and known.node in (*names, named):
@@ -126,14 +126,14 @@ class Gangs:
         return gang.key, self.decide(view, gang, prefiltered, (node,))
 
     def state(self, view: View, gang: Gang, pod: Pod) -> GangState:
-        """What a decision about a member of the gang has to know besides the view."""
+        """What a decision about a member of the gang needs besides the view."""
         plan = self.plans.get(gang.key)
-        beside = [*self.plans.kept_beside(gang.key, pod), *self._kept_by_others(pod)]
+        kept = [*self.plans.kept_for_others(gang.key, pod), *self._kept_by_nominations(pod)]
         return GangState(
-            free=view.with_state(Overlay(view.cluster)).holding(beside),
+            free=view.with_state(Overlay(view.cluster)).holding(kept),
             used=self.usage.used,
             places=plan.places if plan is not None else {},
-            answered=plan.answered if plan is not None else (),
+            offered=plan.offered if plan is not None else (),
             avoided={each.metadata.uid: self._avoided.get(each.metadata.uid, frozenset()) for each in gang.waiting},
         )
 
@@ -179,9 +179,7 @@ class Gangs:
             self._requeue.ended(str(read[0]))
 
     async def work(self) -> None:
-        """End the plans whose time is over. Have the gangs tried again whose pause is over, or that may use a node
-        again.
-        """
+        """Drop expired plans. Requeue the gangs whose pause is over, or that may use a node again."""
         self.plans.expire()
         over = {key for key in self._paused if not self.plans.is_paused(key)}
         self._paused -= over

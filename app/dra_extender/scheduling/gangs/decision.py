@@ -1,8 +1,8 @@
 """The decision about one member of a gang: the node that the gang's plan has for it, or why the gang has to wait.
 
-Promises: pure; the filter verb keeps the plan of a decision. A member gets a node only together with at least as many
-other members as the gang needs. Members that are bound, and members that a scheduler has a node for, keep their places
-if the others fit as well.
+Promises: pure; the filter verb keeps the plan of a decision. A member gets a node only if at least as many members as
+the gang needs get one. Members that are bound, and members that filter has offered a node, keep their places if the
+others fit as well.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ class GangDecision(msgspec.Struct, frozen=True, kw_only=True):
     places: Mapping[str, Place] | None = None
     """The new plan; None: the plan stays as it is."""
     values: Values = ()
-    """What the devices of the new plan have in common."""
+    """The attribute values that all devices of the new plan have."""
     complete: bool = False
-    """It places all members that can be placed at all."""
+    """The new plan places all members that `pre_filter` lets pass."""
     lost: bool = False
-    """The plan that there was cannot be carried out."""
+    """The previous plan is no longer feasible."""
     unfit: bool = False
-    """The members that have what they need do not fit on any nodes: the gang waits for devices, not for members."""
+    """Too few members fit on nodes: the gang waits for devices, not for members."""
     sampled: bool = False
     """kube-scheduler asks about a part of the nodes: members are nominated for their nodes."""
     waiting: bool = False
     missing: Sequence[str] = ()
-    """Claims (namespace/name) of members that are not known yet."""
+    """Unknown claims (namespace/name) that members name."""
 
     @property
     def rank(self) -> int:
@@ -73,37 +73,37 @@ class GangDecision(msgspec.Struct, frozen=True, kw_only=True):
 T = TypeVar("T")
 
 _Examined = tuple[Pod, Any, int, PreFilterState | Unschedulable | Failure, Hashable]
-"""A member, its claims, their requests and alternatives, whether it can get a node, and what it wants of one."""
+"""A member, its claims, the number of their requests and alternatives, its `pre_filter`, and its `Wants.rules`."""
 
 PART: Final = 4
 """Units of work to examine a part of a member, such as the name of a claim."""
 
 UsedOn = Callable[[str, frozenset[str]], Used]
-"""What pods use on the node of this name, those of these UIDs left out."""
+"""What the pods on the node of this name use, without the pods of these UIDs."""
 
 
 class GangState(msgspec.Struct, frozen=True):
-    """What is known of the gang. `free`: the state without the devices that the gang itself holds. `answered`: the
-    members that a scheduler has a node for. `avoided`: by UID, nodes that kube-scheduler refused for the member lately.
+    """What is known of the gang. `free`: the state without the devices that the gang itself holds. `offered`: the
+    members that filter has offered a node. `avoided`: by UID, nodes that kube-scheduler refused for the member lately.
     """
 
     free: View
     used: UsedOn
     places: Mapping[str, Place] = {}
-    answered: Collection[str] = ()
+    offered: Collection[str] = ()
     avoided: Mapping[str, Collection[str]] = {}
-    unjudged: Collection[str] = ()
-    """Nodes of the call on which kube-scheduler has not let the pod pass."""
-    supposed: Hashable = ()
-    """What is supposed where the state is hypothetical: a call may decide on several such states."""
+    unfiltered: Collection[str] = ()
+    """Nodes of the call on which the pod has not passed kube-scheduler's own filters."""
+    hypothesis: Hashable = ()
+    """Identifies the state if it is hypothetical: a call may decide on several such states."""
 
 
 def decide(view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[str], state: GangState) -> GangDecision:
-    """For a call of filter about these nodes, on the state that the member sees. Raises TurnSpent."""
+    """The decision for a filter call about the nodes `names`, on the state that the member sees. Raises TurnSpent."""
     uid = prefiltered.pod.metadata.uid
     if gang.problem:
         return GangDecision(reason=gang.problem, lost=True)
-    places = _standing(state.free, state.places)
+    places = _still_valid(state.free, state.places)
     known = places.get(uid) if len(places) == len(state.places) else None
     uses_none = not prefiltered.order and prefiltered.wanted is None
     if known is not None and uses_none:
@@ -111,22 +111,22 @@ def decide(view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[
     node = known.node if known is not None and known.node in names else ""
     if node and isinstance(allocate(view, prefiltered, node), NodeAllocation):
         return GangDecision(node=node)
-    deciding = _Deciding(gang, prefiltered, names, replace(state, places=places))
-    refused = deciding.missing()
+    decision = _JointDecision(gang, prefiltered, names, replace(state, places=places))
+    refused = decision.refusal()
     for labels in gang.levels if refused is None else ():
-        found = deciding.at_level(labels)
+        found = decision.at_level(labels)
         state.free.decisions.budget.spend(sum(PART * len(each.planned) for each in (found.places or {}).values()))
-        if found.rank and (deciding.is_outdated() or len(_standing(state.free, found.places or {})) < found.rank):
-            deciding.found.clear()  # claims changed after an earlier turn
-            deciding = _Deciding(gang, prefiltered, names, replace(state, places=places))
-            found = deciding.missing() or deciding.at_level(labels)
+        if found.rank and (decision.is_outdated() or len(_still_valid(state.free, found.places or {})) < found.rank):
+            decision.found.clear()  # claims changed after an earlier turn
+            decision = _JointDecision(gang, prefiltered, names, replace(state, places=places))
+            found = decision.refusal() or decision.at_level(labels)
         if found.error or found.rank:
             return found
         refused = found if refused is None or found.waiting > refused.waiting else refused
     return refused or GangDecision(reason=f"{gang.key}: {NO_SOLUTION}")
 
 
-def _standing(free: View, places: Mapping[str, Place]) -> Mapping[str, Place]:
+def _still_valid(free: View, places: Mapping[str, Place]) -> Mapping[str, Place]:
     """The places whose node exists and whose devices no other claim has taken. Linear in the devices of the gang."""
     state = free.overlay().with_plans(each for place in places.values() for each in place.planned)
     return {
@@ -137,8 +137,8 @@ def _standing(free: View, places: Mapping[str, Place]) -> Mapping[str, Place]:
     }
 
 
-class _Deciding:
-    """One decision: for a call about these `names`. `_fixed`: by UID, the members that keep their places."""
+class _JointDecision:
+    """One decision, for a call about the nodes `names`. `_fixed`: by UID, the members that keep their places."""
 
     def __init__(self, gang: Gang, asked: PreFilterState, names: Sequence[str], state: GangState) -> None:
         self._gang = gang
@@ -146,37 +146,37 @@ class _Deciding:
         self._uid = asked.pod.metadata.uid
         self._state = state
         self._names = names
-        waiting, answered = {pod.metadata.uid for pod in gang.waiting}, state.answered
+        waiting, offered = {pod.metadata.uid for pod in gang.waiting}, state.offered
         others = {uid: each for uid, each in state.places.items() if uid != self._uid}
-        self._fixed = {uid: each for uid, each in others.items() if uid in answered or uid not in waiting}
+        self._fixed = {uid: each for uid, each in others.items() if uid in offered or uid not in waiting}
         self._plans = {identity(each[0]): each for other in self._fixed.values() for each in other.planned}
-        """By identity of the claim: what these members get, also for others that share the claim."""
+        """By identity of the claim: the plans of fixed members, also for others that share the claim."""
         self._placed_before = sum(uid in self._fixed for uid in waiting)
         self._needed = gang.needed - self._placed_before
         fixed = frozenset((uid, each.node) for uid, each in self._fixed.items())
-        parts = GangState, state.supposed, frozenset(waiting), fixed
+        parts = GangState, state.hypothesis, frozenset(waiting), fixed
         self.found: dict[Hashable, Any] = state.free.decisions.budget.found.setdefault(parts, {})
-        """What the turns of the call have found. A plan counts as long as its devices are free and no claim changes."""
-        self._wanted: dict[str, Wants] = self._once(Wants, dict)
+        """The results of all turns of the call. A plan is valid while its devices are free and no claim changes."""
+        self._wanted: dict[str, Wants] = self._cached("wants", dict)
         self._rules = self._wants(asked.pod).rules
         self._candidates: list[tuple[PreFilterState, Hashable]] = []
-        """The members to place, the asked one first, and what each wants of a node."""
+        """The members to place, the asked one first, and `Wants.rules` of each."""
         self._refused: list[tuple[Pod, Unschedulable | Failure]] = []
         self._requests = 0
         """Requests and alternatives of the claims of the members, counted for each member."""
-        self._examined: dict[str, _Examined] = self._once(PART, dict)
+        self._examined: dict[str, _Examined] = self._cached("examined", dict)
         self._usable: dict[Hashable, UsableOn] = {}
         for pod in sorted(gang.waiting, key=lambda each: each.metadata.uid != self._uid):
             if (uid := pod.metadata.uid) in self._fixed:
                 continue
             if uid not in self._examined:
                 self._examined[uid] = self._examine(pod)
-            _, _, requests, prefiltered, own = self._examined[uid]
+            _, _, requests, prefiltered, rules = self._examined[uid]
             self._requests += requests
             if self._requests > REQUESTS_OF_GANG:
                 break
             if isinstance(prefiltered, PreFilterState):
-                self._candidates.append((prefiltered, own))
+                self._candidates.append((prefiltered, rules))
             else:
                 self._refused.append((pod, prefiltered))
 
@@ -194,44 +194,44 @@ class _Deciding:
         free.decisions.budget.spend(PART * parts_of(pod) + requests + results)
         known = tuple(map(self._as_planned, claims)) or found
         is_known = known == found and pod.metadata.uid == self._uid
-        able = self._asked if is_known else pre_filter(free, pod, known, self._usable)
-        return pod, found, requests, able, self._wants(pod).rules
+        prefiltered = self._asked if is_known else pre_filter(free, pod, known, self._usable)
+        return pod, found, requests, prefiltered, self._wants(pod).rules
 
     def _wants(self, pod: Pod) -> Wants:
-        """What the pod needs of a node. Read once in a call, unless `takers` change the pod."""
+        """What the pod needs of a node. Read once in a call, and again if `reporting` has changed the pod."""
         known = self._wanted.get(pod.metadata.uid)
         if known is None or known.pod is not pod:
             known = self._wanted[pod.metadata.uid] = self._state.free.wants(pod)
         return known
 
     def _as_planned(self, claim: ResourceClaim) -> ResourceClaim:
-        """The claim with the devices that a member which keeps its place gets for it."""
+        """The claim, allocated as the plan of a fixed member has it."""
         if identity(claim) not in self._plans or claim.allocation is not None or self._state.free.in_flight(claim):
             return claim
         return replace(claim, status=replace(claim.status, allocation=self._plans[identity(claim)][1]))
 
-    def missing(self) -> GangDecision | None:
-        """Too few members have what they need, on any nodes, or too many claims; None when a decision is possible."""
+    def refusal(self) -> GangDecision | None:
+        """The refusal if too few members pass `pre_filter`, or their claims are too large; None if they may fit."""
         if self._requests > REQUESTS_OF_GANG:
             text = f"the claims of its pods have more than {REQUESTS_OF_GANG:,} requests and alternatives"
             return GangDecision(reason=f"{self._gang.key}: {text}, counted for each pod")
         known = [each.pod.metadata.uid for each, _ in self._candidates]
         if len(known) < self._needed or self._uid not in known:
-            return _missing(self._gang, len(known) + self._placed_before, self._refused)
+            return _too_few(self._gang, len(known) + self._placed_before, self._refused)
         pods, spared = [(each.pod, each.order) for each, _ in self._candidates], len(known) - self._needed
-        full = self._once(full_claim, lambda: full_claim(pods, spared, self._state.free.cluster))
+        full = self._cached(full_claim, lambda: full_claim(pods, spared, self._state.free.cluster))
         return GangDecision(reason=f"{self._gang.key}: {full_reason(full)}") if full is not None else None
 
     def at_level(self, labels: Level) -> GangDecision:
-        """The decision if all members are on nodes with one value of each of these labels, and their devices have one
-        value of each attribute. The first domain that has room for all members is taken, else one with room for most.
+        """The decision with all members on nodes with one value of each of these labels, and with devices that have one
+        value of each attribute. It takes the first domain with room for all members, else the one with room for most.
         """
         gang = self._gang
-        choices, why = self._choices()
-        tries = (self._once((labels, values), partial(self._with_values, labels, values)) for values in choices)
+        choices, why = self._attribute_values()
+        tries = (self._cached((labels, values), partial(self._with_values, labels, values)) for values in choices)
         best = self._best(tries)
         if best.places:
-            places = {uid: self._sharing(each) for uid, each in best.places.items()}
+            places = {uid: self._with_shared_plans(each) for uid, each in best.places.items()}
             best = replace(best, places={**self._fixed, **places})
         if best.error or best.rank or best.waiting or not (labels or gang.attributes):
             return best
@@ -240,8 +240,8 @@ class _Deciding:
             why = f"{why}{', or ' if why else ''}{which} of node label {' and '.join(labels)} has room for all pods"
         return replace(best, reason=f"{gang.key}: {why}")
 
-    def _sharing(self, place: Place) -> Place:
-        """With the plans of the claims that the member shares with others that keep their places."""
+    def _with_shared_plans(self, place: Place) -> Place:
+        """The place, with the plans of claims that the member shares with fixed members."""
         claims = map(identity, self._examined[place.pod.metadata.uid][1])
         return replace(place, planned=(*place.planned, *(self._plans[each] for each in claims if each in self._plans)))
 
@@ -254,35 +254,35 @@ class _Deciding:
                 best = found
         return best or GangDecision(lost=self._needed > 0, unfit=True)
 
-    def _choices(self) -> tuple[Mapping[Values, Collection[str]], str]:
+    def _attribute_values(self) -> tuple[Mapping[Values, Collection[str]], str]:
         """See `values_of`."""
         attributes = self._gang.attributes
         find = partial(values_of, self._state.free, attributes, self._fixed_devices())
-        return self._once((values_of, attributes), find) if attributes else ({(): ("",)}, "")
+        return self._cached((values_of, attributes), find) if attributes else ({(): ("",)}, "")
 
     def _with_values(self, labels: Level, values: Values) -> GangDecision:
         among = self._domains(labels, values)
         if len(among) >= MOST_DOMAINS:
             self.found["which", labels] = f"none of the {MOST_DOMAINS} values that were tried"
-        return self._best(self._among(domain, values) for domain in among)
+        return self._best(self._on_nodes(domain, values) for domain in among)
 
     def _domains(self, labels: Level, values: Values) -> Sequence[Sequence[str]]:
         nodes, free = self._state.free.cluster.nodes, self._state.free.with_values(values)
-        having = self._once(("having", values), lambda: self._having(values))
+        having = self._cached(("having", values), lambda: self._nodes_with(values))
         names = list(nodes) if having is nodes else [name for name in having if name in nodes]
         if not labels:
             return (names,)
-        places = self._once(values, lambda: capacities(free, self._members(*[names] * 3)))
-        if places is not None and sum(places.values()) < self._needed:
+        room = self._cached(values, lambda: capacities(free, self._members(*[names] * 3)))
+        if room is not None and sum(room.values()) < self._needed:
             return ()
         bound = (*(pod.spec.node_name for pod in self._gang.placed), *(each.node for each in self._fixed.values()))
         free.decisions.budget.spend(len(nodes) // NODES_PER_UNIT)
-        found = domains(labels, nodes, places, self._needed, bound)
+        found = domains(labels, nodes, room, self._needed, bound)
         return [[name for name in domain if name in having] for domain in found]
 
-    def _having(self, values: Values) -> Collection[str]:
+    def _nodes_with(self, values: Values) -> Collection[str]:
         """The nodes that may have devices with these values; all nodes if a member needs no device of its own."""
-        where, nodes = self._choices()[0][values], self._state.free.cluster.nodes
+        where, nodes = self._attribute_values()[0][values], self._state.free.cluster.nodes
         added = self._state.free.overlay().hypothetical
         need = (any(claim.spec.devices.requests for claim in each.claims.pending) for each, _ in self._candidates)
         if "" in where or not all(need):
@@ -290,8 +290,8 @@ class _Deciding:
         self._state.free.decisions.budget.spend(len(nodes) // NODES_PER_UNIT)
         return dict.fromkeys(name for name in nodes if name in where or added(name))
 
-    def _once(self, what: Hashable, find: Callable[[], T]) -> T:
-        """The turns of a call find each part of the decision once."""
+    def _cached(self, what: Hashable, find: Callable[[], T]) -> T:
+        """The result of `find`, which the turns of a call need only once."""
         if what not in self.found:
             self.found[what] = find()
         result: T = self.found[what]
@@ -305,27 +305,25 @@ class _Deciding:
         for allocation in (*stored.values(), *(planned for _, planned in self._plans.values())):
             yield from (result.id for result in allocation.devices.results)
 
-    def _among(self, nodes: Sequence[str], values: Values) -> GangDecision:
+    def _on_nodes(self, nodes: Sequence[str], values: Values) -> GangDecision:
         """The decision if all members are on these nodes. Members like the asked one use the nodes of the call first:
-        kube-scheduler lets it pass there.
+        it has passed kube-scheduler's own filters there.
         """
         inside = frozenset(nodes)
         names = [name for name in self._names if name in inside]
-        found = self._placed(names, names, nodes, values)
+        found = self._place(names, names, nodes, values)
         if found.error or found.complete or len(nodes) <= len(names):
             return found
-        return self._best((found, self._placed(names, nodes, nodes, values)))
+        return self._best((found, self._place(names, nodes, nodes, values)))
 
-    def _placed(self, names: Sequence[str], alike: Sequence[str], nodes: Sequence[str], values: Values) -> GangDecision:
-        """The decision, if `alike` are the nodes for members that want the same of a node as the pod asked about, and
-        `nodes` those for the others.
-        """
+    def _place(self, names: Sequence[str], alike: Sequence[str], nodes: Sequence[str], values: Values) -> GangDecision:
+        """The decision if the asked member uses `names`, members with equal rules `alike`, and the others `nodes`."""
         gang, asked, free = self._gang, self._asked, self._state.free.with_values(values)
         free.decisions.budget.spend(len(self._candidates) // NODES_PER_UNIT)
         members, needed = self._members(names, alike, nodes), self._needed
         state = free.with_state(free.overlay().holding(self._plans.values()))
         where = values, tuple(nodes), alike is names
-        found = self._once(where, lambda: place(state, members, max(1, needed), self._room(names)))
+        found = self._cached(where, lambda: place(state, members, max(1, needed), self._has_room(names)))
         if isinstance(found, Failure):
             return GangDecision(error=found.error)
         if isinstance(found, CannotPlace):
@@ -343,28 +341,28 @@ class _Deciding:
     def _members(self, names: Sequence[str], alike: Sequence[str], nodes: Sequence[str]) -> list[Member]:
         """The members to place, with the nodes they may use."""
         members: list[Member] = []
-        for prefiltered, own in self._candidates:
+        for prefiltered, rules in self._candidates:
             uid = prefiltered.pod.metadata.uid
-            usable = names if uid == self._uid else alike if own == self._rules else nodes
+            usable = names if uid == self._uid else alike if rules == self._rules else nodes
             if uid != self._uid and (avoided := self._state.avoided.get(uid)):
                 usable = [name for name in usable if name not in avoided]
-            members.append(Member(prefiltered, usable, own))
+            members.append(Member(prefiltered, usable, rules))
         return members
 
-    def _room(self, names: Collection[str]) -> HasRoom:
-        """Whether pods fit on a node together, apart from devices. kube-scheduler has judged the nodes of the call for
-        one more pod.
+    def _has_room(self, names: Collection[str]) -> HasRoom:
+        """Whether pods fit on a node together, apart from devices. On the nodes of the call, kube-scheduler's own
+        filters have decided for one pod.
         """
         state = self._state
         own = frozenset(pod.metadata.uid for pod in self._gang.waiting)
         nodes = state.free.cluster.nodes
-        asked = frozenset(names).difference(state.unjudged)
+        filtered = frozenset(names).difference(state.unfiltered)
         there: dict[str, list[Pod]] = {}
         for each in self._fixed.values():
             there.setdefault(each.node, []).append(each.pod)
 
         def has_room(node: str, pods: Sequence[Pod]) -> bool:
-            if len(pods) == 1 and node in asked and not pods[0].status.node_allocatable_resource_claim_statuses:
+            if len(pods) == 1 and node in filtered and not pods[0].status.node_allocatable_resource_claim_statuses:
                 return True
             fixed = (self._wants(pod).counted for pod in there.get(node, ()))
             wanted = map(self._wants, pods)
@@ -373,7 +371,7 @@ class _Deciding:
         return has_room
 
 
-def _missing(gang: Gang, known: int, refused: Sequence[tuple[Pod, Unschedulable | Failure]]) -> GangDecision:
+def _too_few(gang: Gang, known: int, refused: Sequence[tuple[Pod, Unschedulable | Failure]]) -> GangDecision:
     """Too few members can get a node at all."""
     reason = f"{gang.key}: {known} of {gang.needed} pods can be placed"
     missing = [f"{pod.metadata.namespace}/{name}" for pod, _ in refused for name in claim_names(pod)]

@@ -1,7 +1,7 @@
 """What is known of the gang of a pod: its members, how many have to run, and why it cannot be placed.
 
-Promises: pure. Linear in the pods of the group, of which at most `PODS_OF_GANG` are looked at. A group without a least
-number of pods, such as a PodGroup with policy `basic`, does not count as a gang. Finished pods do not count.
+Promises: pure. Linear in the pods of the group, of which at most `PODS_OF_GANG` are looked at. A group without a
+minimum number of pods, such as a PodGroup with policy `basic`, is not a gang. Finished pods do not count.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Gang(msgspec.Struct, frozen=True):
     levels: Sequence[Level] = (ANYWHERE,)
     """See `topology.levels`."""
     attributes: Sequence[str] = ()
-    """The attributes of which the devices of all members need one value."""
+    """Device attributes that must have one value for all members."""
 
     @property
     def needed(self) -> int:
@@ -93,9 +93,9 @@ def gang_with_devices(view: View, pod: Pod) -> Gang | None:
 
 
 def disrupted_together(view: View, pod: Pod) -> tuple[Sequence[Pod], bool]:
-    """The pods that are evicted together: those of a PodGroup with `disruptionMode: all`, or of a gang that no PodGroup
-    of Kubernetes describes; else the pod alone. True when all of them have to be evictable: users write the annotations
-    and labels of the other gangs, which protect no pod.
+    """The pods that are evicted together: of a PodGroup with `disruptionMode: all`, or of a gang that no PodGroup of
+    Kubernetes describes; else the pod alone. True for such a PodGroup: one pod that cannot be evicted protects all.
+    Users write the annotations and labels of other gangs, so those protect no pod.
     """
     key = group_of(pod)
     if key is None:

@@ -2,12 +2,12 @@
 
 Promises
 - Pure: a decision on the state of the view, which it does not change.
-- Complete: if `needed` members fit on the nodes they may use, a placement is found, or the decision is undecided
-  because it would cost more than one search may. All members are placed if they fit together, else as many as possible.
+- Complete: if `needed` members fit on the nodes they may use, the search finds a placement, or ends undecided at its
+  limit of work. It places all members if they fit together, else as many as possible.
 - The claims of a plan fit together, also where nodes see the same devices or members on several nodes share a claim.
 - Members with equal claims and equal nodes are interchangeable, so a gang of equal members needs one search per kind of
   node and number of members, not one per member.
-- Nodes on which most members fit come first, so the gang uses few nodes. The last members go where they leave least.
+- Nodes on which most members fit come first, so the gang uses few nodes. The last members go where least is left.
 """
 
 from __future__ import annotations
@@ -30,17 +30,16 @@ from dra_extender.devices.nodeselection import parse
 from dra_extender.devices.overlay import Planned
 from dra_extender.scheduling.feasibility import NodeStatuses, PendingClaims, node_statuses, pending_claims
 from dra_extender.scheduling.gangs.kinds import Kind, Member, counts, grouped
-from dra_extender.scheduling.nodeallocatable import Taken, takers
+from dra_extender.scheduling.nodeallocatable import Taken, reporting
 from dra_extender.scheduling.view import View
 
 UNDECIDED: Final = "placing the pods together takes too long"
 
 STEP: Final = 5
 """Units of work for a step of the search, without its decisions on devices."""
-NODES_OF_UNIT: Final = 4
-"""So many nodes are put in order for a unit."""
+NODES_SORTED_PER_UNIT: Final = 4
 NODES_PER_UNIT: Final = 8
-"""Nodes that are looked up in one decision per unit of work."""
+"""Nodes that are looked up per unit of work."""
 CLAIMS_PER_UNIT: Final = 4
 PLANS_PER_UNIT: Final = 32
 """Plans in pools that several nodes see are copied, so that the next node sees them: so many per unit."""
@@ -50,8 +49,8 @@ HasRoom = Callable[[str, Sequence[Pod]], bool]
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a member goes, and what its pending claims get there. A claim that members share is in each of them. The
-    status of the `pod` says what its devices take of the node.
+    """The node of a member, and the plans of its pending claims there, shared claims included. The status of the `pod`
+    reports what its devices take of the node.
     """
 
     pod: Pod
@@ -60,8 +59,8 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class CannotPlace(msgspec.Struct, frozen=True):
-    """Why fewer members fit than are needed: `most` fit together, as far as is known. `reason`: of the first member
-    that fits nowhere, or of the gang. `waiting`: a later decision may find more.
+    """Fewer members fit together than needed: at most `most`. `reason`: why, for the `pod` if one fits on no node, else
+    for the gang. `waiting`: a later decision may place more.
     """
 
     most: int
@@ -70,14 +69,14 @@ class CannotPlace(msgspec.Struct, frozen=True):
     waiting: bool = False
 
 
-class _Fatal(Exception):
+class _Aborted(Exception):
     """The attempt to schedule a member has to be aborted; the text says why."""
 
 
 def place(
     view: View, members: Sequence[Member], needed: int, has_room: HasRoom
 ) -> Mapping[str, Place] | CannotPlace | Failure:
-    """A place by UID for at least `needed` of the members. Raises TurnSpent."""
+    """By UID: a place for at least `needed` of the members. Raises TurnSpent."""
     search = _JointSearch(view, has_room)
     try:
         return view.decisions.budget.attempt(lambda work: search.find(members, needed, work))
@@ -85,20 +84,20 @@ def place(
         return CannotPlace(search.most, UNDECIDED, waiting=True)
     except Deferred as waiting:
         return CannotPlace(search.most, str(waiting), waiting=True)
-    except _Fatal as problem:
+    except _Aborted as problem:
         return Failure(str(problem))
 
 
 def capacities(view: View, members: Sequence[Member]) -> Mapping[str, int] | None:
-    """By node, how many of the members fit there by their devices, those of each kind alone; at least one. None when
-    this is not known. Raises TurnSpent.
+    """By node, if any member fits there by its devices: how many do at most, each kind counted alone. None when this is
+    unknown. Raises TurnSpent.
     """
     search = _JointSearch(view, lambda node, pods: True)
     try:
         view.decisions.budget.attempt(lambda work: search.begin(members, work))
-    except (_Fatal, Deferred, WorkExceeded):
+    except (_Aborted, Deferred, WorkExceeded):
         return None
-    return None if search._waiting else sum((Counter(kind.caps) for kind in search.kinds), Counter())
+    return None if search._waiting else sum((Counter(kind.capacity) for kind in search.kinds), Counter())
 
 
 class _JointSearch:
@@ -111,7 +110,7 @@ class _JointSearch:
         """By node: how many members of each kind are there."""
         self._fits: dict[tuple[str, tuple[tuple[int, int], ...]], bool] = {}
         self._taken: dict[str, NodeAllocatableResourceClaimStatus | None] = {}
-        """By the devices of the plan."""
+        """What the devices of the plan take of their nodes."""
         self._waiting = ""
         self._work: Work | None = None
 
@@ -122,13 +121,13 @@ class _JointSearch:
         self.kinds = [Kind(group) for group in grouped(self._view, members)]
         self._charge(sum(kind.cost * len(kind.members) for kind in self.kinds))
         for kind in self.kinds:
-            kind.caps = self._capacities(kind)
+            kind.capacity = self._capacities(kind)
 
     def find(self, members: Sequence[Member], needed: int, work: Work | None) -> Mapping[str, Place] | CannotPlace:
-        """Raises WorkExceeded, TurnSpent, Deferred and _Fatal."""
+        """Raises WorkExceeded, TurnSpent, Deferred and _Aborted."""
         self.begin(members, work)
-        hopeless = next((kind for kind in self.kinds if not kind.caps), None)
-        bounds = [min(len(kind.members), sum(kind.caps.values())) for kind in self.kinds]
+        infeasible = next((kind for kind in self.kinds if not kind.capacity), None)
+        bounds = [min(len(kind.members), sum(kind.capacity.values())) for kind in self.kinds]
         self.most = sum(bounds)
         if self.most >= needed:
             for wanted in counts(bounds, needed):
@@ -139,9 +138,9 @@ class _JointSearch:
             self.most = needed - 1
         if self._waiting:
             raise Deferred(self._waiting)
-        if hopeless is not None:
-            pod, nodes = hopeless.members[0].prefiltered.pod, hopeless.members[0].nodes
-            refused = node_statuses(self._view, hopeless.members[0].prefiltered, nodes).refused
+        if infeasible is not None:
+            pod, nodes = infeasible.members[0].prefiltered.pod, infeasible.members[0].nodes
+            refused = node_statuses(self._view, infeasible.members[0].prefiltered, nodes).refused
             commonest = Counter(refused.values()).most_common(1)
             return CannotPlace(self.most, commonest[0][0] if commonest else NO_SOLUTION, pod)
         return CannotPlace(self.most, NO_SOLUTION)
@@ -164,7 +163,7 @@ class _JointSearch:
         return {name: found[name] for name in fits}
 
     def _count(self, kind: Kind, name: str, most: int) -> int:
-        """How many members of the kind fit on the node, of which one does."""
+        """How many members of the kind fit on the node, where one does."""
         low, high, growing = 1, most, True
         claims = kind.members[0].prefiltered.claims.pending
         while low < high:
@@ -185,21 +184,21 @@ class _JointSearch:
         node = self._view.cluster.nodes[name]
         pending = [pending_claims(member.prefiltered, node) for member in members]
         known = [each.claims for each in pending if isinstance(each, PendingClaims)]
-        return _together(known) if len(known) == len(pending) else None
+        return _distinct(known) if len(known) == len(pending) else None
 
     def _fitting(self, found: NodeStatuses | NodeResults) -> Sequence[str]:
         if found.error:
-            raise _Fatal(found.error)
+            raise _Aborted(found.error)
         if found.waiting:
             self._waiting = next(iter(found.refused.values()))
         return found.fits
 
-    def _suits(self, node: str, counts: Counter[int]) -> bool:
-        """Whether members of each kind in these numbers fit on the node together."""
+    def _is_feasible(self, node: str, counts: Counter[int]) -> bool:
+        """Whether this many members of each kind fit on the node together."""
         key = node, tuple(sorted(counts.items()))
         found = self._fits.get(key)
         if found is None:
-            members = self._members(counts)
+            members = [each for kind, count in counts.items() for each in self.kinds[kind].members[:count]]
             self._charge(sum(self.kinds[kind].cost * count for kind, count in counts.items()))
             fits = sum(count > 0 for count in counts.values()) < 2 or self._fits_by_devices(members, node)
             pods = self._pods(members, node, self._taken_alone(members, node)) if fits else None
@@ -207,32 +206,29 @@ class _JointSearch:
         return found
 
     def _taken_alone(self, members: Sequence[Member], name: str) -> Taken:
-        """By the devices that a decision on this node alone gives the members."""
+        """What the devices of these members take of the node, if no other members are placed."""
         claims = self._claims(members, name) if self._view.features.DRANodeAllocatableResources else None
         amounts = self._view.decisions.node_results(claims, (name,)).amounts.get(name, ()) if claims else ()
         return dict(zip(map(identity, claims or ()), amounts, strict=False))
 
     def _pods(self, members: Sequence[Member], name: str, taken: Taken) -> Sequence[Pod] | None:
-        """The members as `takers`."""
+        """The pods of the members. See `reporting`."""
         if not taken and not any(member.prefiltered.amounts for member in members):
             return [member.prefiltered.pod for member in members]
         found = ((each.prefiltered, self._claims((each,), name) or ()) for each in members)
-        return takers(((each.pod, claims, each.amounts) for each, claims in found), taken)
-
-    def _members(self, counts: Mapping[int, int]) -> list[Member]:
-        return [member for kind, count in counts.items() for member in self.kinds[kind].members[:count]]
+        return reporting(((each.pod, claims, each.amounts) for each, claims in found), taken)
 
     def _place(
         self, wanted: Sequence[int], number: int = -1, remaining: int = 0, start: int = 0
     ) -> Mapping[str, Place] | None:
-        """So many members of each kind, depth first: kind by kind and node by node, as many members on a node as fit,
-        then fewer. Of kind `number`, `remaining` members are left for its nodes from index `start` on.
+        """Place the `wanted` members of each kind, depth first: kind by kind and node by node, as many on a node as
+        fit, then fewer. The nodes of kind `number` from index `start` on get its `remaining` members.
         """
         while remaining == 0:
             if number + 1 == len(self.kinds):
                 return self._plan()
             number, remaining, start = number + 1, wanted[number + 1], 0
-            self._arrange(self.kinds[number], remaining)
+            self._order_nodes(self.kinds[number], remaining)
         kind = self.kinds[number]
         for index in range(start, len(kind.order)):
             self._charge(STEP)
@@ -240,11 +236,11 @@ class _JointSearch:
                 return None
             name = kind.order[index]
             there = self._on.get(name, Counter())
-            if not self._suits(name, there + Counter({number: 1})):
+            if not self._is_feasible(name, there + Counter({number: 1})):
                 continue
-            for count in range(min(remaining, kind.caps[name]), 0, -1):
+            for count in range(min(remaining, kind.capacity[name]), 0, -1):
                 together = there + Counter({number: count})
-                if self._suits(name, together):
+                if self._is_feasible(name, together):
                     self._on[name] = together
                     found = self._place(wanted, number, remaining - count, index + 1)
                     if found is not None:
@@ -256,31 +252,31 @@ class _JointSearch:
                 del self._on[name]
         return None
 
-    def _arrange(self, kind: Kind, wanted: int) -> None:
-        """The order in which the kind tries its nodes: first nodes that the gang uses already, then nodes on which most
-        members fit; the last members go where fewest more would fit.
+    def _order_nodes(self, kind: Kind, wanted: int) -> None:
+        """Order the nodes of the kind: first nodes that the gang uses, then nodes on which most members fit. The
+        last members go where fewest more would fit.
         """
-        self._charge(STEP + len(kind.caps) // NODES_OF_UNIT)
-        order = [name for name in kind.caps if name in self._on]
-        fresh = [name for name in kind.caps if name not in self._on]
-        fresh.sort(key=kind.caps.__getitem__, reverse=True)
-        left = wanted - sum(kind.caps[name] for name in order)
-        while fresh and left > 0 and kind.caps[fresh[0]] < left:
-            left -= kind.caps[fresh[0]]
+        self._charge(STEP + len(kind.capacity) // NODES_SORTED_PER_UNIT)
+        order = [name for name in kind.capacity if name in self._on]
+        fresh = [name for name in kind.capacity if name not in self._on]
+        fresh.sort(key=kind.capacity.__getitem__, reverse=True)
+        left = wanted - sum(kind.capacity[name] for name in order)
+        while fresh and left > 0 and kind.capacity[fresh[0]] < left:
+            left -= kind.capacity[fresh[0]]
             order.append(fresh.pop(0))
         if fresh and left > 0:
-            least = min([kind.caps[name] for name in fresh if kind.caps[name] >= left])
-            chosen = next(name for name in fresh if kind.caps[name] == least)
+            least = min([kind.capacity[name] for name in fresh if kind.capacity[name] >= left])
+            chosen = next(name for name in fresh if kind.capacity[name] == least)
             fresh.remove(chosen)
             order.append(chosen)
         kind.order = [*order, *fresh]
         kind.left = [0]
         for name in reversed(kind.order):
-            kind.left.append(kind.left[-1] + kind.caps[name])
+            kind.left.append(kind.left[-1] + kind.capacity[name])
         kind.left.reverse()
 
     def _plan(self) -> Mapping[str, Place] | None:
-        """Devices for all members where they are now; None when nodes take them from each other."""
+        """Plan the devices of all members on their nodes; None when two nodes need the same devices."""
         taken: Counter[int] = Counter()
         members: dict[str, list[Member]] = {name: [] for name in self._on}
         for name, numbers in self._on.items():
@@ -311,7 +307,7 @@ class _JointSearch:
     def _node_by_node(
         self, claims: Mapping[str, ResourceClaim], nodes: Mapping[str, Sequence[str]]
     ) -> Mapping[str, Planned] | None:
-        """One node after the other: enough unless nodes see the same devices, or members on two nodes share a claim."""
+        """Plan node by node. It may fail if nodes see the same devices, or members on two nodes share a claim."""
         planned: dict[str, Planned] = {}
         self._taken = {}
         view, state, held = self._view, self._view.overlay(), 0
@@ -323,7 +319,7 @@ class _JointSearch:
         for name, own in first.items():
             found = view.decisions.with_state(state).plan(own, name, once=True)
             if isinstance(found, Failure):
-                raise _Fatal(found.error)
+                raise _Aborted(found.error)
             if isinstance(found, Unfit):
                 return None
             self._taken.update(zip(map(identity, own), found.amounts, strict=False))
@@ -341,7 +337,7 @@ class _JointSearch:
     ) -> Mapping[str, Planned] | None:
         found = self._view.decisions.plan_together(list(claims.values()), [nodes[key] for key in claims])
         if isinstance(found, Failure):
-            raise _Fatal(found.error)
+            raise _Aborted(found.error)
         if isinstance(found, Unfit):
             return None
         self._taken = dict(zip(claims, found.amounts, strict=False))
@@ -358,5 +354,5 @@ class _JointSearch:
         )
 
 
-def _together(claims: Iterable[Iterable[ResourceClaim]]) -> list[ResourceClaim]:
+def _distinct(claims: Iterable[Iterable[ResourceClaim]]) -> list[ResourceClaim]:
     return list({identity(claim): claim for claim in chain.from_iterable(claims)}.values())

@@ -33,17 +33,17 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Kind:
-    """Members that are interchangeable. `cost`: units of work to compare one of them with a node. `caps`: by node how
-    many of them fit there on their own, at least one.
+    """Members that are interchangeable. `cost`: units of work to compare one of them with a node. `capacity`: by node,
+    how many of them fit there alone, at least one.
     """
 
     def __init__(self, members: list[Member]) -> None:
         self.members = members
         self.cost = 4 + Wants(members[0].prefiltered.pod).cost
-        self.caps: dict[str, int] = {}
+        self.capacity: dict[str, int] = {}
         self.order: Sequence[str] = ()
         self.left: list[int] = []
-        """How many fit at most on the nodes from an index of `order` on."""
+        """By index of `order`: how many fit at most on the nodes from there on."""
 
 
 def grouped(view: View, members: Sequence[Member]) -> list[list[Member]]:

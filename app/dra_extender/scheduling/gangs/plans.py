@@ -1,14 +1,13 @@
 """The plans of gangs: which member goes where, and the devices that are held for the members until they are bound.
 
 Promises
-- Devices that a plan holds count as in use in every verb, for all pods but the members that get them and pods of
-  higher priority: these do not wait for pods that may never be bound, and nothing could be evicted for them.
+- In every verb, the devices of a plan count as in use, except for the members that get them and for pods of higher
+  priority: those do not wait for pods that may never be bound, and have no pod to evict for the devices.
 - A gang has one plan. A plan holds devices for all members that have to be placed.
 - A plan ends when all members are bound, one of them is deleted or leaves the gang, the gang cannot be placed any more,
   or no member is bound within `GangPlans.SECONDS`, and then no further one within `GangPlans.BOUND_SECONDS`. A gang
-  whose plan ended for want of time gets the next one after a pause, so a gang that is never bound cannot hold devices
-  all the time.
-- Plans are not stored. After a restart the allocations of claims are what is known of a gang.
+  whose plan expired gets the next one after a pause, so a gang that is never bound cannot hold devices all the time.
+- Plans are not stored. After a restart, only the allocations of claims show what a gang has.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ from dra_extender.scheduling.waiting import Pauses
 
 
 class GangPlan(msgspec.Struct):
-    """`places`: by UID of the member; `held`: see `_held`. `answered`: the members that a scheduler has a node for.
-    `until`: monotonic seconds. `values`: of all its devices. `sampled`: kube-scheduler asks about a part of the nodes
-    only. `bound`: the members that have left the plan because they are bound; `created`: when the first of them was.
+    """`places`: by UID of the member; `held`: see `_held`. `offered`: the members that filter has offered their node.
+    `until`: monotonic seconds. `values`: attributes of all its devices. `sampled`: kube-scheduler asks about a part of
+    the nodes. `bound`: the members that are bound and no longer in `places`; `created`: when the first was created.
     """
 
     places: dict[str, Place]
@@ -43,7 +42,7 @@ class GangPlan(msgspec.Struct):
     held: Mapping[str, tuple[Planned, int]] = {}
     values: Values = ()
     sampled: bool = False
-    answered: set[str] = msgspec.field(default_factory=set)
+    offered: set[str] = msgspec.field(default_factory=set)
     bound: set[str] = msgspec.field(default_factory=set)
     created: str = ""
 
@@ -54,7 +53,7 @@ class GangPlans:
     SECONDS: Final = 30.0
     """Longer than a scheduler takes between two members of a gang that it places pod by pod."""
     BOUND_SECONDS: Final = 330.0
-    """A little more than the 5 minutes for which kube-scheduler lets members wait for each other."""
+    """A little more than the 5 minutes for which kube-scheduler lets members wait for each other at Permit."""
 
     def __init__(self, clock: Clock, config: SchedulingConfig, observer: Observer, ended: Callable[[], None]) -> None:
         """`ended`: called when devices are no longer held, so that other pods may fit."""
@@ -90,14 +89,14 @@ class GangPlans:
         return plan.values if plan is not None else ()
 
     def answered(self, key: GroupKey, pod_uid: str, *, node: bool, sampled: bool) -> None:
-        """A scheduler has a node for the member now if `node`; `sampled`: it asks about a part of the nodes only."""
+        """Filter has answered a call about the member, with its node if `node`. `sampled`: see `GangPlan`."""
         plan = self._plans.get(key)
         if plan is not None:
             plan.sampled = plan.sampled or sampled
-            plan.answered |= {pod_uid} if node else set()
+            plan.offered |= {pod_uid} if node else set()
 
     def to_nominate(self) -> Sequence[Place]:
-        """The places about which kube-scheduler may not ask by itself."""
+        """The places whose nodes kube-scheduler may leave out of its calls."""
         return [place for plan in self._plans.values() if plan.sampled for place in plan.places.values()]
 
     def has(self, pod_uid: str, node: str) -> bool:
@@ -105,7 +104,7 @@ class GangPlans:
         return key is not None and self._plans[key].places[pod_uid].node == node
 
     def is_paused(self, key: GroupKey) -> bool:
-        """True while the gang gets no plan, because its last one was in vain."""
+        """True while the gang gets no plan, because its last one expired."""
         return key not in self._plans and not self._pauses.over(hash(key))
 
     def drop(self, key: GroupKey, result: GangPlanResult) -> None:
@@ -141,7 +140,7 @@ class GangPlans:
         return next((key for key, plan in self._plans.items() if pod_uid in plan.places), None)
 
     def expire(self) -> None:
-        """Drop the plans whose time is over."""
+        """Drop the plans whose time is over, and pause their gangs."""
         now = self._clock.monotonic()
         for key in [key for key, plan in self._plans.items() if plan.until <= now]:
             self._pauses.failed(hash(key))
@@ -153,9 +152,9 @@ class GangPlans:
         own = self._plans.get(key) if key is not None else None
         place = own.places.get(pod.metadata.uid) if own is not None else None
         mine = {identity(claim) for claim, _ in place.planned} if place is not None else ()
-        return self.kept_beside(None, pod, mine)
+        return self.kept_for_others(None, pod, mine)
 
-    def kept_beside(self, key: GroupKey | None, pod: Pod, mine: Container[str] = ()) -> Sequence[Planned]:
+    def kept_for_others(self, key: GroupKey | None, pod: Pod, mine: Container[str] = ()) -> Sequence[Planned]:
         """What is held for pods of other groups than `key` whose priority is not lower, without the claims `mine`."""
         held = chain.from_iterable(plan.held.items() for other, plan in self._plans.items() if other != key)
         return [planned for claim, (planned, least) in held if least >= pod.spec.priority and claim not in mine]

@@ -75,8 +75,8 @@ class Joint(msgspec.Struct, frozen=True):
             free=without_claims(self.state.free, self.terms, gone),
             used=lambda node, own: used(node, own | leaving),
             places={},
-            answered=(),
-            supposed=(tuple(names), frozenset(claim.metadata.uid for claim in gone)),
+            offered=(),
+            hypothesis=(tuple(names), frozenset(claim.metadata.uid for claim in gone)),
         )
         found = decide(state.free, self.gang, self.prefiltered, names, state)
         if found.waiting or found.error:
