@@ -24,7 +24,7 @@ from dra_extender.http.authorization import (
     REVIEWS,
     TokenAuthorizer,
 )
-from dra_extender.http.verbs import VerbTerms, verb_routes
+from dra_extender.http.verbs import VerbContext, verb_routes
 from dra_extender.kube.access import AccessDecision, Reviews, UserInfo
 from dra_extender.scheduling.reader import ADMINISTRATOR, Reader
 from tests.support.http.served import Served, serving
@@ -265,9 +265,9 @@ async def test_few_questions_are_asked_at_once_and_those_who_wait_share_an_answe
 @pytest.fixture
 async def guarded(served: Served, judged: TokenAuthorizer) -> AsyncIterator[list[str]]:
     """The URLs of an address of insight alone, and of one that serves the verbs as well."""
-    terms = VerbTerms(lambda: "", served.metrics)
+    context = VerbContext(lambda: "", served.metrics)
     alone = create_app(served.pages, judged)
-    both = create_app(served.pages, judged, verb_routes(lambda: served.extender, terms))
+    both = create_app(served.pages, judged, verb_routes(lambda: served.extender, context))
     async with serving(alone) as one, serving(both) as other:
         yield [one.url, other.url]
 

@@ -41,10 +41,10 @@ def fits(occupancy: ResourcesInUse, wanting: Pod, node: Node = NODE) -> bool:
 def test_bound_and_expected_pods_count_until_they_are_gone() -> None:
     occupancy = ResourcesInUse()
     occupancy.put(pod("a", nodeName="n1"))
-    occupancy.expect(pod("b"), "n1")
+    occupancy.assume(pod("b"), "n1")
     assert not fits(occupancy, pod("c"))
     assert fits(occupancy, pod("c", "2"))
-    occupancy.give_up("b")
+    occupancy.forget("b")
     assert fits(occupancy, pod("c"))
     occupancy.drop("a")
     assert fits(occupancy, pod("c", "8"))
@@ -61,7 +61,7 @@ def test_a_pod_that_is_resized_counts_with_what_it_asks_for_now() -> None:
 
 def test_a_pod_does_not_count_against_itself() -> None:
     occupancy = ResourcesInUse()
-    occupancy.expect(pod("b", "8"), "n1")
+    occupancy.assume(pod("b", "8"), "n1")
     assert fits(occupancy, pod("b", "8"))
 
 
@@ -116,16 +116,16 @@ def test_pods_fit_a_node_together_if_they_fit_it_one_after_the_other(bound: Any,
 
     occupancy, pods = ResourcesInUse(), made("coming", coming)
     for each in made("bound", bound):
-        occupancy.expect(each, "n1")
+        occupancy.assume(each, "n1")
     found = obstacles_together(map(Wants, pods), NODE, occupancy.used("n1"), map(counted, made("there", there)))
     fit = not list(found)
     for each in made("there", there):
-        occupancy.expect(each, "n1")
+        occupancy.assume(each, "n1")
     for each in pods:
         assert fits(occupancy, each) or not fit
         if not fits(occupancy, each):
             return
-        occupancy.expect(each, "n1")
+        occupancy.assume(each, "n1")
     assert fit
 
 
@@ -151,11 +151,11 @@ def test_a_pod_uses_so_many_resources_of_its_node_and_no_more() -> None:
 
 def test_a_pod_that_is_bound_where_it_was_expected_stays() -> None:
     occupancy = ResourcesInUse()
-    occupancy.expect(pod("a", "8"), "n1")
+    occupancy.assume(pod("a", "8"), "n1")
     occupancy.put(pod("a", "8"))
     assert not fits(occupancy, pod("c"))
     occupancy.put(pod("a", "8", nodeName="n1"))
-    occupancy.give_up("a")
+    occupancy.forget("a")
     assert not fits(occupancy, pod("c"))
     finished = PodStatus(phase="Failed")
     occupancy.put(msgspec.structs.replace(pod("a", "8", nodeName="n1"), status=finished))
@@ -164,7 +164,7 @@ def test_a_pod_that_is_bound_where_it_was_expected_stays() -> None:
 
 def test_a_pod_that_is_bound_elsewhere_counts_there() -> None:
     occupancy = ResourcesInUse()
-    occupancy.expect(pod("a", "8"), "n1")
+    occupancy.assume(pod("a", "8"), "n1")
     occupancy.put(pod("a", "8", nodeName="n2"))
     assert fits(occupancy, pod("c"))
     assert not fits(occupancy, pod("c"), make_node("n2", cpu="8", pods="9"))

@@ -313,7 +313,7 @@ async def test_only_a_pod_that_runs_with_an_allocation_shows_that_it_was_verifie
     service.cluster.apply(Applied(claim))
     other = replace(make_claim("d"), status=claim.status)
     service.cluster.apply(Applied(other))
-    assert service.extender.view.is_doubtful(claim) is doubtful
+    assert service.extender.view.is_unverified(claim) is doubtful
 
 
 async def test_the_claims_of_a_groups_pods_are_listed_once_per_round_and_few_claims_are_looked_at_in_one_turn(

@@ -215,7 +215,7 @@ class Replica:
 
     def _unfinished_due(self) -> None:
         """A round with the binds that could not take everything back, when none of them has to wait any longer."""
-        self.loop.now += self.extender.view.config.again_most_seconds
+        self.loop.now += self.extender.view.config.max_backoff_seconds
         self._chores = self.loop.create_task(self._go_on(), name="unfinished")
 
     async def _go_on(self) -> None:
@@ -336,7 +336,7 @@ class Replica:
             dict(extender.binder._bound.items()),
             dict(extender._sweeper._offered.items()),
             vars(extender.pending_rollbacks),
-            extender._clearer._pauses,
+            extender._clearer._backoffs,
             extender._clearer._refused,
         )
 

@@ -55,7 +55,7 @@ LONGEST_NAME: Final = 253
 MAX_BODY: Final = 8 * 2**20
 
 
-class VerbTerms(msgspec.Struct, frozen=True):
+class VerbContext(msgspec.Struct, frozen=True):
     """What all verbs of a service share. `unavailable`: why no decision may be made now (empty when it may).
     `max_body`: bytes. `forwarding` calls the leader when this replica is not the leader.
     """
@@ -93,8 +93,8 @@ class _Verb(Generic[A, R]):
 
     _kind: _VerbKind[A, R]
     _extender: Callable[[], Extender]
-    _terms: VerbTerms
-    _log: Any = field(default_factory=log.bind)  # once: otherwise each call would look up the configuration
+    _context: VerbContext
+    _log: Any = field(default_factory=log.bind)  # once: structlog reads its configuration each time
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
@@ -104,26 +104,26 @@ class _Verb(Generic[A, R]):
         try:
             response, result = await self._respond(scope, receive)
         except BodyTooLargeError:
-            text = f"dra-extender: {self._kind.name} request: larger than {self._terms.max_body} bytes"
+            text = f"dra-extender: {self._kind.name} request: larger than {self._context.max_body} bytes"
             response, result = self._kind.refuse(413, text, CLOSE), "malformed"
         except ClientDisconnect:
             return
-        self._terms.metrics.answered(self._kind.name, result, time.perf_counter() - started)
+        self._context.metrics.answered(self._kind.name, result, time.perf_counter() - started)
         await response(scope, receive, send)
 
     async def _respond(self, scope: Scope, receive: Receive) -> tuple[Response, VerbResult]:
-        """The body is read only for a client that may call the verbs."""
-        kind, terms = self._kind, self._terms
-        refusal = terms.clients.refusal(scope.get("state", {}))
+        """Reads the body only for a client that may call the verbs."""
+        kind, context = self._kind, self._context
+        refusal = context.clients.refusal(scope.get("state", {}))
         if refusal:
             return error_response(403, refusal, CLOSE), "forbidden"
-        body = await read_body(Request(scope, receive), terms.max_body)
+        body = await read_body(Request(scope, receive), context.max_body)
         forwarded = any(name == HEADER for name, _ in scope["headers"])
-        if terms.forwarding is not None and not forwarded:
-            response = await terms.forwarding.forward(scope, body)
+        if context.forwarding is not None and not forwarded:
+            response = await context.forwarding.forward(scope, body)
             if response is not None:
                 return response, "forwarded"
-        reason = terms.unavailable()
+        reason = context.unavailable()
         if reason:
             status = MISDIRECTED if forwarded else 503
             return error_response(status, f"dra-extender: {reason}", CLOSE), "unavailable"
@@ -153,9 +153,9 @@ class _Verb(Generic[A, R]):
         return response, ended
 
 
-def verb_routes(extender: Callable[[], Extender], terms: VerbTerms) -> dict[str, ASGIApp]:
-    """The verbs by path. `extender` is called for each request, while `terms.unavailable` is empty."""
-    return {path: _Verb(kind, extender, terms) for path, kind in _KINDS.items()}
+def verb_routes(extender: Callable[[], Extender], context: VerbContext) -> dict[str, ASGIApp]:
+    """The verbs by path. `extender` is called for each request, while `context.unavailable` is empty."""
+    return {path: _Verb(kind, extender, context) for path, kind in _KINDS.items()}
 
 
 def _invalid_nodes(args: ExtenderArgs) -> str:

@@ -1,9 +1,9 @@
 """Every write that the extender makes, each one request with its preconditions.
 
-`Writer` promises: a claim is changed only at the UID and resourceVersion it was decided on, a pod is bound only under
-its UID; patches touch exactly the fields they are about, so fields of newer API versions survive; replies come back
-as structs. What goes wrong is one of `api.errors`. A lost reply is an `OutcomeUnknownError`, one that cannot be
-decoded an `UndecodableError`: nothing is guessed.
+`Writer` promises: a write changes a claim only at the UID and resourceVersion of the decision, and binds a pod only
+under its UID. A patch contains only the fields that change, so fields of newer API versions survive. Replies are
+structs. All errors are in `api.errors`: a lost reply raises `OutcomeUnknownError`, a reply that cannot be decoded
+`UndecodableError`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dra_extender.kube.resources import PODS, RESOURCE_CLAIMS, Resource
 T = TypeVar("T")
 
 NOMINATOR = "dra-extender-nominator"
-"""Field manager of nominations ahead of the queue."""
+"""Field manager of early nominations."""
 
 REQUEUE_ANNOTATION = "dra-extender.dev/requeued"
 
@@ -42,7 +42,7 @@ class _ManagedMeta(Object, frozen=True):
 
 
 class _NominatedPod(Object, frozen=True):
-    """As much of a pod as says who has nominated it."""
+    """The fields of a pod that show which client has nominated it."""
 
     metadata: _ManagedMeta = _ManagedMeta()
     status: PodStatus = PodStatus()
@@ -52,7 +52,7 @@ _nominated = msgspec.json.Decoder(_NominatedPod)
 
 
 class RequeueClaim(msgspec.Struct, frozen=True):
-    """The claim that no pod uses and whose changes wake refused pods in kube-scheduler."""
+    """The requeue trigger: a claim that no pod uses. kube-scheduler retries refused pods when it changes."""
 
     namespace: str
     name: str
@@ -74,11 +74,11 @@ class Writer:
         Must come before the status write: finalizers sent through /status are dropped silently.
         """
         finalizers = [*claim.metadata.finalizers, FINALIZER]
-        return await self._patch(claim, {"metadata": _at(claim) | {"finalizers": finalizers}})
+        return await self._patch(claim, {"metadata": _preconditions(claim) | {"finalizers": finalizers}})
 
     async def remove_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
         finalizers = [finalizer for finalizer in claim.metadata.finalizers if finalizer != FINALIZER]
-        return await self._patch(claim, {"metadata": _at(claim) | {"finalizers": finalizers}})
+        return await self._patch(claim, {"metadata": _preconditions(claim) | {"finalizers": finalizers}})
 
     async def write_status(
         self,
@@ -89,8 +89,8 @@ class Writer:
     ) -> ResourceClaim:
         """Allocation and reservations in one write. UNSET keeps the stored allocation, None clears it.
 
-        A new allocation is sent as a JSON patch: the API server takes nulls out of merge patches even within lists,
-        and the opaque parameters of drivers, which are copied into it, may contain some.
+        A new allocation is sent as a JSON patch: the API server removes nulls from merge patches, also within lists,
+        and the opaque parameters of drivers in the allocation may contain nulls.
         """
         if isinstance(allocation, AllocationResult):
             steps = [
@@ -103,28 +103,27 @@ class Writer:
         status: dict[str, Any] = {"reservedFor": list(reserved_for)}
         if allocation is None:
             status["allocation"] = None
-        return await self._patch(claim, {"metadata": _at(claim), "status": status}, "status")
+        return await self._patch(claim, {"metadata": _preconditions(claim), "status": status}, "status")
 
     async def annotate(self, claim: ResourceClaim, annotations: Mapping[str, str]) -> ResourceClaim:
-        """Set these annotations."""
-        return await self._patch(claim, {"metadata": _at(claim) | {"annotations": dict(annotations)}})
+        return await self._patch(claim, {"metadata": _preconditions(claim) | {"annotations": dict(annotations)}})
 
     async def deallocate(self, claim: ResourceClaim) -> ResourceClaim:
         cleared = {"allocation": None, "reservedFor": None, "devices": None}
-        return await self._patch(claim, {"metadata": _at(claim), "status": cleared}, "status")
+        return await self._patch(claim, {"metadata": _preconditions(claim), "status": cleared}, "status")
 
     async def read_claim(self, namespace: str, name: str) -> ResourceClaim | None:
         try:
-            return self._claim(await self._client.get(RESOURCE_CLAIMS.path(namespace, name)))
+            return _decoded(RESOURCE_CLAIMS, await self._client.get(RESOURCE_CLAIMS.path(namespace, name)))
         except NotFoundError:
             return None
 
     async def create_claim(self, namespace: str, body: Mapping[str, Any]) -> ResourceClaim:
         whole = {"apiVersion": RESOURCE_CLAIMS.api_version, "kind": "ResourceClaim", **body}
-        return self._claim(await self._client.create(RESOURCE_CLAIMS.path(namespace), encode(whole)))
+        return _decoded(RESOURCE_CLAIMS, await self._client.create(RESOURCE_CLAIMS.path(namespace), encode(whole)))
 
     async def delete_claim(self, claim: ResourceClaim) -> None:
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": _at(claim)}
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": _preconditions(claim)}
         try:
             await self._client.delete(
                 RESOURCE_CLAIMS.path(claim.metadata.namespace, claim.metadata.name), msgspec.json.encode(options)
@@ -152,8 +151,8 @@ class Writer:
     async def patch_pod_status(
         self, pod: Pod, status: Mapping[str, Any], *, version: str = "", ahead: bool = False
     ) -> Pod:
-        """`ahead`: the API server notes who has set the field (metadata.managedFields), and forgets it when another
-        client changes or clears it, as a binding does: nothing of it stays on the pod.
+        """`ahead`: an early nomination. metadata.managedFields has its field manager until another client changes or
+        clears the field, as a binding does.
         """
         metadata = {"uid": pod.metadata.uid} | ({"resourceVersion": version} if version else {})
         data = await self._client.request(
@@ -234,19 +233,16 @@ class Writer:
         self, claim: ResourceClaim, body: Any, subresource: str = "", kind: str = MERGE_PATCH
     ) -> ResourceClaim:
         path = RESOURCE_CLAIMS.path(claim.metadata.namespace, claim.metadata.name, subresource)
-        return self._claim(await self._client.patch(path, encode(body), kind))
-
-    def _claim(self, data: bytes) -> ResourceClaim:
-        return _decoded(RESOURCE_CLAIMS, data)
+        return _decoded(RESOURCE_CLAIMS, await self._client.patch(path, encode(body), kind))
 
 
-def _at(claim: ResourceClaim) -> dict[str, Any]:
+def _preconditions(claim: ResourceClaim) -> dict[str, Any]:
     """The preconditions: this claim, at this version."""
     return {"uid": claim.metadata.uid, "resourceVersion": claim.metadata.resource_version}
 
 
 def _decoded(resource: Resource[T], data: bytes) -> T:
-    """The object in a reply. One that cannot be decoded says nothing about what is stored now."""
+    """The object in a reply. UndecodableError says nothing about what is stored now."""
     try:
         return resource.decode(data)
     except DecodeError as problem:

@@ -19,7 +19,7 @@ class SchedulingConfig(msgspec.Struct, frozen=True, kw_only=True):
     bind_timeout: float = 24.0
     """A bind call is answered within this time: about four fifths of the scheduler's httpTimeout for bind."""
 
-    forward_share: float = 0.8
+    write_share: float = 0.8
     """The part of `bind_timeout` in which an attempt may start writes; the rest is for the rollback."""
 
     watch_seconds: float = 5.0
@@ -69,12 +69,10 @@ class SchedulingConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     retry_most_seconds: float = 5.0
 
-    again_seconds: float = 5.0
-    """A request that the API server has refused is tried again after this time, then after twice this time, up to
-    `again_most_seconds`.
-    """
+    initial_backoff_seconds: float = 5.0
+    """The pause before an operation that failed is tried again. It doubles up to `max_backoff_seconds`."""
 
-    again_most_seconds: float = 60.0
+    max_backoff_seconds: float = 60.0
 
     remembered_pods: int = 20_000
     """How many refused pods, answers and finished binds are kept."""

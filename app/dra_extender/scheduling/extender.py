@@ -215,7 +215,7 @@ class Extender:
     def _stop_waiting(self, pod_uid: str) -> None:
         self.requeue.forget(pod_uid)
         self.tentative_plans.drop(pod_uid)
-        self._unblocker.withdraw(pod_uid)
+        self._unblocker.forget(pod_uid)
         self.preemption.withdraw(pod_uid)
 
     def learn_running_pods(self) -> Iterator[None]:

@@ -2,8 +2,8 @@
 
 Promises: pure. Checks only rules that depend on the node, its pods and the pod: cordons, taints, node selector and
 required node affinity, host ports, number of pods and resources. A watch event of a pod costs two look-ups, unless the
-pod has many parts: what the pods on a node use is added up when a caller asks, once until a pod comes or goes. Pods
-that will probably be bound count when the caller expects them.
+pod has many parts: what the pods on a node use is added up when a caller asks, once until a pod comes or goes. Assumed
+pods count, too.
 
 Rules: Kubernetes 1.36, pkg/scheduler/framework/plugins/{nodeunschedulable,tainttoleration,nodename,nodeaffinity,
 nodeports,noderesources}.
@@ -288,13 +288,13 @@ def _asked(pod: Pod) -> object:
 
 
 class ResourcesInUse:
-    """`put` and `drop` report bound pods, `expect` and `give_up` pods that will probably be bound. A resized pod counts
-    with what its spec requests now.
+    """`put` and `drop` report bound pods; `assume` and `forget`, as in kube-scheduler's cache, pods that will probably
+    be bound. A resized pod counts with what its spec requests now.
     """
 
     def __init__(self, pods: Iterable[Pod] = ()) -> None:
         self._node: dict[str, str] = {}
-        self._expected: dict[str, object] = {}
+        self._assumed: dict[str, object] = {}
         self._pods: dict[str, dict[str, Pod]] = {}
         self._used: dict[str, Used] = {}
         self._counted: dict[str, tuple[Pod, Counted]] = {}
@@ -308,7 +308,7 @@ class ResourcesInUse:
         if pod.finished:
             self.drop(uid)
         elif pod.spec.node_name:
-            self._expected.pop(uid, None)
+            self._assumed.pop(uid, None)
             self._place(pod, pod.spec.node_name)
             return self._add_up(self._pods[pod.spec.node_name][uid])
         return 0
@@ -319,7 +319,7 @@ class ResourcesInUse:
         return known is not None and _asked(known) != _asked(pod)
 
     def drop(self, uid: str) -> None:
-        self._expected.pop(uid, None)
+        self._assumed.pop(uid, None)
         self._counted.pop(uid, None)
         if (node := self._node.pop(uid, None)) is not None:
             pods = self._pods[node]
@@ -328,14 +328,14 @@ class ResourcesInUse:
             if not pods:
                 del self._pods[node]
 
-    def expect(self, pod: Pod, node: str, by: object = None) -> None:
-        """The pod will probably be bound to the node, as `by` says."""
+    def assume(self, pod: Pod, node: str, by: object = None) -> None:
+        """Count the pod on the node before it is bound. `by` identifies the caller."""
         self._place(pod, node)
-        self._expected[pod.metadata.uid] = by
+        self._assumed[pod.metadata.uid] = by
 
-    def give_up(self, uid: str, by: object = None) -> bool:
-        """The pod is no longer expected. False when it stays: it has been bound, or another has expected it since."""
-        if found := uid in self._expected and self._expected[uid] is by:
+    def forget(self, uid: str, by: object = None) -> bool:
+        """Stop counting an assumed pod. False when it stays: it was bound, or another caller has assumed it since."""
+        if found := uid in self._assumed and self._assumed[uid] is by:
             self.drop(uid)
         return found
 

@@ -68,13 +68,12 @@ class Ports(Protocol):
         self, pod: Pod, status: Mapping[str, Any], *, version: str = "", ahead: bool = False
     ) -> Pod:
         """Merge these fields into the pod's status; None takes one away. The preconditions are the pod's UID and this
-        resourceVersion, unless it is empty. `ahead`: the pod is nominated ahead of the queue, and `nominated_ahead`
-        knows it again.
+        resourceVersion, unless it is empty. `ahead`: this is an early nomination, which `nominated_ahead` recognizes.
         """
 
     async def nominated_ahead(self, pod: Pod) -> str:
-        """The node for which this pod, as it is stored now, was nominated ahead of the queue, by whichever replica;
-        empty when it is not, or another writer has nominated it.
+        """The node of the pod's early nomination as stored now, by any replica; empty when it has none, or another
+        writer has nominated it.
         """
 
     async def evict_pod(self, pod: Pod, *, dry_run: bool = False) -> None:

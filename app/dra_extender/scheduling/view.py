@@ -68,7 +68,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     leaving: frozenset[str] = frozenset()
     """UIDs of pods that count as gone; `state` says what that frees of devices."""
     clearing: Set[str] = _NOT_CLEARING
-    """UIDs of claims whose allocation is being taken back."""
+    """UIDs of claims whose allocation is being released."""
     placement: Placement | None = None
     """What chooses among nodes and devices that fit; None: the first devices, and no preference for a node."""
     budgets: Callable[[], Iterator[WorkBudget]] = lambda: iter(WorkBudget, None)
@@ -157,11 +157,11 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
         if key not in found:
             budget.spend(PER_DEVICE * (len(claim.allocation.devices.results) if claim.allocation is not None else 0))
-            found[key] = self.ledger.has_rivals(claim, compare) or self.is_doubtful(claim)
+            found[key] = self.ledger.has_rivals(claim, compare) or self.is_unverified(claim)
             budget.settle()
         return found[key]
 
-    def is_doubtful(self, claim: ResourceClaim) -> bool:
+    def is_unverified(self, claim: ResourceClaim) -> bool:
         """True when it is unknown whether the allocation exceeds counters or capacity, or what it takes of the node;
         not if a pod runs with it. Linear in the claim's devices, its consumers, and the devices of its pools in use.
         """

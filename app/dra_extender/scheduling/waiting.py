@@ -1,7 +1,7 @@
 """Waiting: for a condition on watched state, and before an operation that failed is tried again.
 
 Promises: `Signals.until` evaluates the condition at once, and then only when one of its keys is notified. It does not
-poll, and leaves nothing behind when it ends or is cancelled. `Pauses` double with each failure, from seconds up to a
+poll, and leaves nothing behind when it ends or is cancelled. `Backoffs` double with each failure, from seconds up to a
 limit, and start over after `forget`. A bounded number of keys is remembered, the least recently used are dropped first.
 """
 
@@ -58,8 +58,8 @@ class Signals:
 K = TypeVar("K", bound=Hashable)
 
 
-class Pauses(Generic[K]):
-    """By the key of the operation."""
+class Backoffs(Generic[K]):
+    """The pauses after failures, by key of the operation."""
 
     MOST = 10_000
 
@@ -69,8 +69,8 @@ class Pauses(Generic[K]):
         self._known: LRUCache[K, tuple[float, float]] = LRUCache(self.MOST)
 
     def failed(self, key: K) -> None:
-        pause, _ = self._known.get(key, (self._config.again_seconds / 2, 0.0))
-        pause = min(2 * pause, self._config.again_most_seconds)
+        pause, _ = self._known.get(key, (self._config.initial_backoff_seconds / 2, 0.0))
+        pause = min(2 * pause, self._config.max_backoff_seconds)
         self._known[key] = pause, self._clock.monotonic() + pause
 
     def over(self, key: K) -> bool:

@@ -33,7 +33,7 @@ from dra_extender.http.page.routes import page_router
 from dra_extender.http.page.updates import PageUpdates
 from dra_extender.http.protocol import ConnectionLimitReport, ConnectionLimits
 from dra_extender.http.server import TLS, Certificates, HttpServer, ServerCertificates
-from dra_extender.http.verbs import VerbTerms, verb_routes
+from dra_extender.http.verbs import VerbContext, verb_routes
 from dra_extender.kube.access import Reviews
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import CredentialsError
@@ -180,13 +180,13 @@ class Service:
         used.
         """
         settings, replica = self.settings, self.replica
-        terms = VerbTerms(
+        context = VerbContext(
             replica.unavailable, self.metrics, settings.max_body, AllowedClients(settings.client_names), forwarding
         )
         pages = health_router(replica, self.metrics), insight_router(replica), page_router(self.page)
         authorizer = TokenAuthorizer(Reviews(client)) if settings.insight_authorization else None
         separate = bool(settings.insight_listen)
-        verbs = verb_routes(lambda: replica.running.extender, terms)
+        verbs = verb_routes(lambda: replica.running.extender, context)
         limits, report = ConnectionLimits(connections=settings.max_connections), ConnectionLimitReport(self.metrics)
 
         def listen(app: ASGIApp, address: str, tls: TLS | None) -> None:

@@ -126,7 +126,7 @@ async def test_what_could_not_be_taken_back_is_when_the_server_lets_it(
     service = await blocked(world, block, error)
     service.client.faults.clear()
     service.watch.reconnect()
-    await world.settle(2 * SchedulingConfig().again_most_seconds + 5.0)
+    await world.settle(2 * SchedulingConfig().max_backoff_seconds + 5.0)
     assert service.extender.problems == []
     assert service.extender.view.ledger.holds() == ()
     if world.api.claim("c").allocation is not None:  # so late it may be somebody else's: a leftover

@@ -134,7 +134,7 @@ async def test_pods_that_are_not_due_yet_are_examined_in_turns(world: World) -> 
     service = world.service(config=SchedulingConfig(remembered_pods=3 * NAMES_PER_TURN))
     unblocker = Unblocker(service.extender.view, mock.create_autospec(Clearer, instance=True))
     for number in range(3 * NAMES_PER_TURN):
-        unblocker.offer(make_pod(f"p{number}"), ["n1", "n2"], (make_claim("c"),))
+        unblocker.refused(make_pod(f"p{number}"), ["n1", "n2"], (make_claim("c"),))
     task, turns = asyncio.create_task(unblocker.work()), 0
     while not task.done():
         await asyncio.sleep(0)

@@ -30,7 +30,7 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.devices.cluster import Cluster
 from dra_extender.http.application import create_app
 from dra_extender.http.metrics import Metrics
-from dra_extender.http.verbs import VerbTerms, verb_routes
+from dra_extender.http.verbs import VerbContext, verb_routes
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extender import Extender
 from dra_extender.scheduling.handle import Runtime
@@ -144,7 +144,7 @@ def make_application() -> Any:
         api.put(obj)
     for node in ("n1", "n2"):
         api.put(make_slice(node, ["a", "b"]))
-    return create_app((), verbs=verb_routes(lambda: scheduling, VerbTerms(lambda: "", Metrics(), 2**20)))
+    return create_app((), verbs=verb_routes(lambda: scheduling, VerbContext(lambda: "", Metrics(), 2**20)))
 
 
 class _Forgetful(list[Any]):

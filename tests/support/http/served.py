@@ -21,7 +21,7 @@ from dra_extender.api.extender import (
 from dra_extender.http.application import Application, create_app, health_router
 from dra_extender.http.metrics import Metrics
 from dra_extender.http.server import HttpServer
-from dra_extender.http.verbs import VerbTerms, verb_routes
+from dra_extender.http.verbs import VerbContext, verb_routes
 from dra_extender.insight.problems import Check
 from dra_extender.scheduling.extender import Extender
 from dra_extender.scheduling.outcomes import Reading
@@ -91,9 +91,9 @@ class Served:
     def extender(self) -> Extender:
         return cast(Extender, self.verbs)
 
-    def application(self, **terms: Any) -> Application:
-        """Its verbs on these terms, with its probes and metrics."""
-        shared = VerbTerms(lambda: self.unavailable, self.metrics, **terms)
+    def application(self, **options: Any) -> Application:
+        """Its verbs with these options, with its probes and metrics."""
+        shared = VerbContext(lambda: self.unavailable, self.metrics, **options)
         return create_app(self.pages, verbs=verb_routes(lambda: self.extender, shared))
 
 

@@ -4,14 +4,14 @@ Promises
 - The decision and the holds happen in one step of the event loop.
 - Order of writes: finalizer and status of each claim, then the binding. Before the binding the watch has shown these
   writes and no earlier rival, all claims are allocated and reserved for the pod, and all devices are ready.
-- The binding requires a version of the pod whose status names the claims of the decision and has what this bind wrote:
-  kube-controller-manager may create a claim twice and name the second one later, and another replica may write there.
+- The binding requires a version of the pod whose status names the claims of the decision and has what this bind wrote.
+  kube-controller-manager may create a claim twice and name the second one later; another replica may write the status.
 - The attempt succeeds only when the API server has the binding. While the API server may have it, nothing is rolled
   back.
-- It ends, whatever the API server does: what stays unknown or cannot be rolled back goes to `PendingRollbacks`, with
-  the devices held.
-- An attempt starts no write if the pod is being deleted, if this replica does not lead, or after the deadline. The
-  rules for unused allocations (`idle.py`) rely on that.
+- It ends, whatever the API server does: `PendingRollbacks` completes a rollback that fails or has an unknown outcome,
+  and the devices stay held until then.
+- It starts no write if the pod is being deleted, if this replica does not lead, or after the deadline. The rules for
+  unused allocations (`idle.py`) rely on that.
 
 Rules: Kubernetes 1.36, Reserve, PreBind and Unreserve of plugins/dynamicresources/dynamicresources.go.
 """
@@ -47,7 +47,7 @@ log = structlog.get_logger(__name__)
 
 
 class Attempt:
-    """`run` it once. After `deadline` (monotonic seconds) only writes that roll back are started."""
+    """Call `run` once. After `deadline` (monotonic seconds), the attempt starts only writes that roll back."""
 
     def __init__(
         self, context: BindContext, pending: PendingRollbacks, args: ExtenderBindingArgs, deadline: float
@@ -63,13 +63,13 @@ class Attempt:
         self._uid = args.PodUID
         self.live = LivePod(context, args)
         self._version = ""
-        """The resourceVersion of the pod that the binding requires, from before the claims were written or marked."""
+        """The pod's resourceVersion that the binding requires, as it was before the claims were written or marked."""
         self._newest = ""
         """The pod's resourceVersion as read last."""
         self._reported: object = None
-        """What the pod's status says of its devices."""
+        """The parts of the pod's status that describe its devices."""
         self._in_doubt_until = 0.0
-        """Until then (monotonic seconds) a binding that was sent may arrive."""
+        """Until this time (monotonic seconds), a binding that was sent may arrive."""
         self._writes: list[ClaimWrite] = []
         self._extended: ClaimWrite | None = None
 
@@ -78,12 +78,12 @@ class Attempt:
         try:
             await self._commit()
         except BindFailure as problem:
-            return await self._undo(problem)
+            return await self._unreserve(problem)
         except Unresolved as why:
             return self._postpone(self._rollback(BindFailure(failure.UNKNOWN)), why)
         except Exception as problem:
             unexpected("bind", problem, pod=self._uid, node=self.node)
-            return await self._undo(BindFailure(failure.BROKEN, "broken"))
+            return await self._unreserve(BindFailure(failure.BROKEN, "broken"))
         self.result = "bound"
         return ""
 
@@ -96,9 +96,9 @@ class Attempt:
         self._require_classes(pod)
         choice = ""
         if self._view.uses_devices(pod):
-            decision = await self._decide(pod)
+            decision = await self._reserve(pod)
             pod, choice = decision.prefiltered.pod, decision.choice
-            await self._write(decision)
+            await self._write_claims(decision)
             await self._verify()
             await self._wait_for_devices(pod)
             self._check_claims()
@@ -150,7 +150,7 @@ class Attempt:
         if missing and (self._view.classes_unreadable or self._view.resources.is_orphaned(missing)):
             raise BindFailure(failure.CLASS_UNKNOWN, "refused")
 
-    async def _decide(self, pod: Pod) -> NodeAllocation:
+    async def _reserve(self, pod: Pod) -> NodeAllocation:
         """Decide on the present state and hold the devices. Raises BindFailure."""
         await plan_gang(self._context, pod, self.node, self._remaining())
         here = partial(allocate_pod, name=self.node)
@@ -161,7 +161,7 @@ class Attempt:
         while await is_allocated_by_member(self._context, pod, decision, self._check_active, self._remaining()):
             decision = await self._context.deferred.decide_within(self._remaining(), pod, here)
         self._check_active()
-        self._require_classes(pod)  # again: the decision is on the present state
+        self._require_classes(pod)  # once more: a class may have gone while the decision was made
         if isinstance(decision, Unschedulable | Unfit):
             raise BindFailure(decision.reason, "refused")
         if not isinstance(decision, NodeAllocation):
@@ -174,7 +174,7 @@ class Attempt:
         except HeldError:
             raise BindFailure(failure.TAKEN, "conflict") from None
         if self._context.usage is not None:
-            self._context.usage.expect(with_statuses(pod, decision.statuses), self.node, self.live)
+            self._context.usage.assume(with_statuses(pod, decision.statuses), self.node, self.live)
         self._context.tentative_plans.drop(self._uid)
         for claim in decision.claims:
             self._writes.append(ClaimWrite(self._context, pod, claim, holds.get(claim.metadata.uid)))
@@ -183,7 +183,7 @@ class Attempt:
         return decision
 
     async def _catch_up(self, pod: Pod) -> Pod:
-        """Read what kube-scheduler has seen and these watches have not: the pod's claim names, or its claims."""
+        """Read the pod and those of its claims that the watches have not shown: kube-scheduler's may be ahead."""
         pod = await self.live.read(self._check_active) or pod
         namespace = pod.metadata.namespace
         for name in claim_names(pod):
@@ -194,7 +194,7 @@ class Attempt:
                     self._context.event_handler.replied(claim)
         return pod
 
-    async def _write(self, decision: NodeAllocation) -> None:
+    async def _write_claims(self, decision: NodeAllocation) -> None:
         created, pod = self._extended, self._view.pods.get(self._uid) or decision.prefiltered.pod
         if created is not None and created.allocation is not None:
             await create(self._context, pod, created, self._check_active)
@@ -206,9 +206,9 @@ class Attempt:
         if claim_names(pod) != claim_names(decision.prefiltered.pod):
             raise BindFailure(failure.STATUS_CHANGED, "conflict")
         for write in self._writes:
-            await write.write(self._check_active if write is not self._writes[0] else self._take_version)
+            await write.write(self._check_active if write is not self._writes[0] else self._require_newest_version)
 
-    def _take_version(self) -> None:
+    def _require_newest_version(self) -> None:
         """Require the newest version of the pod: kube-scheduler changes its status just before it calls bind."""
         self._check_active()
         pod = self._view.pods.get(self._uid)
@@ -216,7 +216,7 @@ class Attempt:
             self._version = self._newest = pod.metadata.resource_version
 
     async def _verify(self) -> None:
-        """Raises BindFailure when an earlier writer has one of the devices: of two writers the later one rolls back."""
+        """Raises BindFailure when an earlier writer has one of the devices: the later of two writers rolls back."""
         context, view, ledger = self._context, self._view, self._view.ledger
         started = view.clock.monotonic()
 
@@ -233,13 +233,13 @@ class Attempt:
         context.observer.took("own_write_on_watch", view.clock.monotonic() - started)
         for write, claim in zip(self._writes, self._check_claims(), strict=True):
             if write is not self._writes[0]:
-                await asyncio.sleep(0)  # a pod may have many claims, and each look may be long
-            verified = write.allocation is None and view.bound_user(claim) is not None
+                await asyncio.sleep(0)  # a pod may have many claims, and each check may be long
+            verified = write.allocation is None and view.bound_user(claim) is not None  # by the bind of that pod
             rivals = ledger.rivals(claim, lambda work: False) if verified else ledger.rivals(claim)
             if rivals:
                 context.report_rivals(claim, rivals)
                 raise BindFailure(failure.RIVAL, "conflict", clear=True)
-            if view.is_doubtful(claim):
+            if view.is_unverified(claim):
                 raise BindFailure(failure.COUNTERS_UNKNOWN, "conflict")
 
     def _check_claims(self) -> list[ResourceClaim]:
@@ -269,7 +269,6 @@ class Attempt:
         limit = min(self._remaining(), readiness.seconds_to_timeout(claims, view.clock.wall(), seconds))
         if await context.event_handler.signals.until(self._are_ready, self._keys(), limit):
             return
-        self._are_ready()
         raise BindFailure(failure.WAITING, "waiting", keep=True)
 
     def _are_ready(self) -> bool:
@@ -287,8 +286,8 @@ class Attempt:
     async def _bind(self) -> None:
         """POST the binding until its outcome is known. Raises BindFailure or Unresolved.
 
-        When the pod has changed, the claims are marked again: a replica that is about to release one has changed the
-        pod before, and then either the mark or the release fails.
+        When the pod has changed, the attempt marks the claims again: another replica may have changed the pod in order
+        to release a claim. Then either the mark or the release fails.
         """
         args, context, view = self._args, self._context, self._view
         started = view.clock.monotonic()
@@ -329,11 +328,11 @@ class Attempt:
 
     @property
     def _is_outdated(self) -> bool:
-        """True when the pod has changed, and the binding would fail."""
+        """True when the pod has changed since `_version`, so that the binding would fail."""
         return bool(self._version) and self._newest != self._version
 
     async def _mark_again(self) -> None:
-        """Raises BindFailure when a claim is released, or about to be."""
+        """Mark the claims for the newest version of the pod. Raises BindFailure when one is, or will be, released."""
         self._version = self._newest
         for write in self._writes:
             await write.mark_again()
@@ -358,8 +357,8 @@ class Attempt:
             raise BindFailure(failure.STATUS_CHANGED, "conflict")
         return False
 
-    async def _undo(self, problem: BindFailure) -> str:
-        """Roll back what the attempt wrote; the error text for the scheduler."""
+    async def _unreserve(self, problem: BindFailure) -> str:
+        """Roll back what the attempt wrote, and return the error text for the scheduler."""
         self.result = problem.result
         rollback = self._rollback(problem)
         if problem.keep:
@@ -373,13 +372,13 @@ class Attempt:
         return problem.text
 
     def _postpone(self, rollback: Rollback, why: Unresolved) -> str:
-        """The error text when the rollback has to be completed later."""
+        """Leave the rollback to `PendingRollbacks`, and return the error text for the scheduler."""
         self.result = "unfinished"
         self._pending.put(rollback, why)
         return f"{rollback.problem.text}; {failure.NOT_ROLLED_BACK}"
 
     def _rollback(self, problem: BindFailure) -> Rollback:
-        """The rollback of everything that is or may be stored. Other holds are released."""
+        """The rollback of all writes that are or may be stored. Releases the holds of the other claims."""
         written = [write for write in self._writes if write.may_be_stored or (problem.clear and not write.hold)]
         for write in self._writes:
             if write not in written:

@@ -1,10 +1,10 @@
-"""The bind verb: one attempt per pod at a time, answered in time, repeated without harm.
+"""The bind verb: one attempt per pod at a time. It answers in time, and repeated calls do no harm.
 
 Promises
 - A repeated call joins the attempt in progress for the same node, or gets the answer of the one that succeeded. A call
   for another node waits for the first attempt to end and starts a new one.
-- A caller that disconnects changes nothing. An attempt that takes longer than its caller waits goes on until the
-  outcome of its writes is known, or cannot be found out.
+- A caller that disconnects changes nothing. An attempt that outlasts its caller goes on until it knows the outcome of
+  its writes, or cannot find it out.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Binder:
                 return ExtenderBindingResult(Error="" if bound == args.Node else failure.BOUND_ELSEWHERE)
             known = self._running.get(args.PodUID)
             attempt, task = known or self._start(args)
-            # wait() leaves the attempt alone when this call is cancelled or has no more time.
+            # wait() does not cancel the attempt when this call is cancelled or out of time.
             left = started + config.bind_timeout - clock.monotonic()
             await asyncio.wait({task}, timeout=max(0.0, left))
             if not task.done():
@@ -65,7 +65,7 @@ class Binder:
 
     def _start(self, args: ExtenderBindingArgs) -> tuple[Attempt, asyncio.Task[str]]:
         config = self._view.config
-        deadline = self._view.clock.monotonic() + config.bind_timeout * config.forward_share
+        deadline = self._view.clock.monotonic() + config.bind_timeout * config.write_share
         attempt = Attempt(self._context, self._pending, args, deadline)
         task = asyncio.create_task(self._run(args.PodUID, attempt), name=f"bind {args.PodNamespace}/{args.PodName}")
         self._running[args.PodUID] = attempt, task
@@ -82,7 +82,7 @@ class Binder:
                 self._bound[pod_uid] = attempt.node
                 self._context.requeue.forget(pod_uid)
             elif (usage := self._context.usage) is not None and attempt.result != "unfinished":
-                usage.give_up(pod_uid, attempt.live)
+                usage.forget(pod_uid, attempt.live)
             return error
         except Exception as problem:
             unexpected("bind", problem)
@@ -101,7 +101,7 @@ class Binder:
             self._context.observer.waited(max(0.0, (self._view.clock.wall() - created).total_seconds()))
 
     async def wait(self, seconds: float) -> None:
-        """Wait until the binds in progress have ended, or `seconds` are over. They go on."""
+        """Wait until the binds in progress have ended, or `seconds` are over. Cancels none."""
         if self._running:
             await asyncio.wait({task for _, task in self._running.values()}, timeout=seconds)
 

@@ -1,13 +1,13 @@
 """Writing one claim of one bind: from the decision to the stored status. `ClaimRollback` undoes it.
 
 Promises
-- The finalizer is stored before the status; allocation and reservation are one write; an allocation is written only
-  onto a claim that was unallocated at the version the write is made for.
-- A write whose version is not above all that were known before it fails the bind: the API server was set back, and the
-  watches may show no earlier rival.
-- A bind that finds the pod's reservation in place takes it over: it marks the claim, and the replica that made the
+- The finalizer is stored before the status. Allocation and reservation are one write. A bind writes an allocation only
+  to a claim that has none at the version that the write requires.
+- The bind fails when its write gets a version that is not newer than all versions known before: the API server was set
+  back to an older state, and the watches may not show an earlier rival.
+- A bind that finds the pod's reservation in place adopts it: it marks the claim, and the replica that made the
   reservation reads the mark before rolling back. So two replicas can bind one pod without undoing each other's writes.
-- After a lost reply the claim is read before anything else happens. What is stored then counts as another writer's.
+- After a lost reply, the bind first reads the claim, and treats what is stored as another writer's.
 - At most one claim for extended resources exists per pod, whatever replies are lost: its name follows from the pod's
   UID.
 
@@ -19,7 +19,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from functools import partial
-from typing import Final
 
 import structlog
 
@@ -46,7 +45,7 @@ log = structlog.get_logger(__name__)
 
 
 class ClaimWrite:
-    """`claim` is the newest version known. With `hold` it is to be allocated, else only reserved."""
+    """`claim`: the newest known version. With a `hold`, the bind allocates and reserves it, else only reserves it."""
 
     def __init__(self, context: BindContext, pod: Pod, claim: ResourceClaim, hold: Hold | None) -> None:
         self._context = context
@@ -62,13 +61,13 @@ class ClaimWrite:
         self.sent: float | None = None
         """When the first status write was sent."""
         self.in_doubt = ""
-        """The version that a status write of unknown outcome was made for."""
+        """The version that a status write with an unknown outcome requires; empty without one."""
         self.adopted_mark = claim.metadata.annotations.get(ADOPTED)
-        """The `ADOPTED` annotation that the last write was made for, or that this bind has written."""
+        """The `ADOPTED` annotation that the claim had before this bind's last write, or that this bind has written."""
         self._own_version = ""
-        """The version that the last status write or mark of this bind has made."""
+        """The version of the claim after this bind's last status write or mark."""
         self._usable: tuple[ResourceClaim | None, ResourceClaim | None] = None, None
-        """The version that was found usable last, and what this bind knew then."""
+        """The last version that `is_usable` accepted, and `claim` at that time."""
 
     @property
     def uid(self) -> str:
@@ -76,7 +75,7 @@ class ClaimWrite:
 
     @property
     def is_unchanged(self) -> bool:
-        """True while nobody has written the claim since this bind did: another bind that relies on it writes first."""
+        """True while this bind made the last write to the claim. Another bind that relies on the claim writes to it."""
         return self.claim.metadata.resource_version == self._own_version
 
     @property
@@ -85,9 +84,9 @@ class ClaimWrite:
         return self._stored or bool(self.in_doubt)
 
     @property
-    def is_taken_over(self) -> bool:
-        """True when another bind may rely on what this one wrote: of the same pod, which marks the claim, or of another
-        pod of the group that the claim is reserved for. Users can take that mark away; then each write counts.
+    def may_be_adopted(self) -> bool:
+        """True when another bind may rely on what this one wrote. Another bind of the same pod marks the claim. If the
+        claim is reserved for a group, any write may be a bind of another of its pods: users can remove that mark.
         """
         if self.consumer.resource != "pods":
             return not self.is_unchanged
@@ -97,7 +96,7 @@ class ClaimWrite:
         """True when this version is allocated as decided, and reserved for the pod or for its group as known now."""
         user, now = self.consumer, consumer(claim, self._pod, self._view.cluster)
         compared, known = self._usable
-        if claim is not compared or self.claim is not known:  # each change of a claim makes the bind check all of them
+        if claim is not compared or self.claim is not known:  # a change of one claim makes the bind check all
             if not same_devices(claim.allocation, self.claim.allocation) or not claim.reserved_for(user.uid):
                 return False
             self._usable = claim, self.claim
@@ -177,18 +176,17 @@ class ClaimWrite:
                 raise BindFailure(self._text("got deallocated elsewhere in the meantime"), "conflict")
             if not same_devices(claim.allocation, expected):
                 raise BindFailure(self._text("got allocated elsewhere in the meantime"), "conflict")
-        elif claim.allocation is not None and not self._shows_ours(claim):
+        elif claim.allocation is not None and not self._is_ours(claim):
             raise BindFailure(self._text("got allocated elsewhere in the meantime"), "conflict")
         if len(claim.status.reserved_for) >= MAX_CONSUMERS and not claim.reserved_for(self.consumer.uid):
             raise BindFailure(full_reason(claim), "refused")
-        # Writing and rolling back would be worse: kube-scheduler's own plugin treats a device as free as soon as one of
-        # its claims releases it.
+        # Do not write and roll back: kube-scheduler's plugin frees a device as soon as one of its claims releases it.
         if self.hold is not None and not self.may_be_stored and self._view.ledger.contested(self.hold):
             self._context.observer.count(CONFLICTS, "device_taken")
             raise BindFailure(TAKEN, "conflict")
 
-    def _shows_ours(self, claim: ResourceClaim) -> bool:
-        """True when the stored status is what this bind writes, by any writer."""
+    def _is_ours(self, claim: ResourceClaim) -> bool:
+        """True when the claim has the status that this bind writes, also if another writer stored it."""
         return same_devices(claim.allocation, self._expected) and claim.reserved_for(self.consumer.uid)
 
     def _is_complete(self) -> bool:
@@ -216,7 +214,7 @@ class ClaimWrite:
         self._check_newer(newest)
 
     def _check_newer(self, newest: int) -> None:
-        """Raises BindFailure unless the claim, just written, is newer than everything that was known before."""
+        """Raises BindFailure unless the written claim is newer than `newest`, the newest version known before."""
         if 0 < self.claim.metadata.version <= newest:
             raise BindFailure(SET_BACK)
 
@@ -234,7 +232,7 @@ class ClaimWrite:
             self.refresh()
             if not self._is_complete():
                 raise BindFailure(self._text("got deallocated elsewhere in the meantime"), "conflict")
-            if self.is_taken_over:
+            if self.may_be_adopted:
                 self._stored = False
             try:
                 await self._mark()
@@ -262,7 +260,7 @@ class ClaimWrite:
             raise
 
     async def _read(self, check_active: CheckActive) -> None:
-        """The claim as stored now. Raises BindFailure when it is gone or cannot be read."""
+        """Read the claim as stored now. Raises BindFailure when it is gone or cannot be read."""
         try:
             found = await answered(partial(self._context.stored, self.claim), self._view.config, check_active)
         except ApiError as error:
@@ -272,15 +270,15 @@ class ClaimWrite:
         self.learned(found)
 
     def learned(self, claim: ResourceClaim) -> None:
-        """Take in a reply. A write in doubt is over once the claim has another version than the write was made for.
-        Whether it was stored is unknown, because another replica that binds the pod writes the same.
+        """Use a newer version of the claim. A write in doubt cannot arrive once the claim has another version than the
+        write requires. Whether it was stored stays unknown: another replica that binds the pod writes the same.
         """
         if 0 < claim.metadata.version < self.claim.metadata.version:
             return
         if claim.metadata.resource_version != self.in_doubt:
             self.in_doubt = ""
         self.claim = claim
-        if self.hold is not None and self._shows_ours(claim):
+        if self.hold is not None and self._is_ours(claim):
             self._context.confirm(self.hold, claim)
         else:
             self._context.event_handler.replied(claim)
@@ -314,9 +312,6 @@ def _names(allocation: AllocationResult) -> list[tuple[str, str, str, str, str |
     ]
 
 
-IN_THE_WAY: Final = "another claim has the name of the pod's claim for extended resources"
-
-
 async def create(context: BindContext, pod: Pod, write: ClaimWrite, check_active: CheckActive) -> None:
     """Create the claim for extended resources that `write` then allocates. Raises BindFailure."""
     body = claim_body(pod, write.claim)
@@ -342,12 +337,12 @@ async def create(context: BindContext, pod: Pod, write: ClaimWrite, check_active
         except ApiError as error:
             raise _refused(pod, error) from None
         if existing is not None:
-            # It must be the claim to create, stored by a write whose reply was lost.
+            # Use it only if an earlier request has created it and the reply was lost.
             owner = existing.metadata.controller
             fresh = existing.allocation is None and not existing.metadata.deletion_timestamp
             same = existing.spec.devices.requests == write.claim.spec.devices.requests
             if owner is None or owner.uid != pod.metadata.uid or not fresh or not same:
-                raise BindFailure(IN_THE_WAY, "conflict")
+                raise BindFailure("another claim has the name of the pod's claim for extended resources", "conflict")
             write.use_created(existing)
             return
 

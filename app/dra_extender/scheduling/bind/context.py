@@ -1,12 +1,13 @@
-"""What all binds of a service share, how they hold devices, the pod that a bind is for, and what the bind of a pod in a
-gang waits for.
+"""What all binds of a service share, the pod of one bind as the API server has it, and the waits of pods in a gang.
 
-Promises: only `BindContext` writes holds. It holds the devices of all claims of a pod, or of none. When a hold ends, it
-requeues the pods and notifies the binds that wait for this. `LivePod` never returns a pod with another UID than that of
-the call. Its write of the status, for kubelet, requires the version of the pod that it was made for. So it never
-reaches a pod that another replica has bound. A pod that is bound without a claim for extended resources no longer names
-the claim of an earlier bind. A member of a gang without a plan, after a change of leader, gets one or is not bound.
-Members that share a claim wait for the member that allocates it. Pods without a gang are left alone.
+Promises
+- Only `BindContext` changes holds: for all claims of a pod, or for none. When a hold ends, it requeues refused pods and
+  notifies the binds that wait for it.
+- `LivePod` never returns a pod with another UID than the call's. Its write of the status, for kubelet, requires the
+  version of the pod, so it never reaches a pod that another replica has bound. It removes the name of a claim for
+  extended resources that an earlier bind has left.
+- After a change of leader, a pod of a gang without a plan is bound only if the gang gets a plan. Pods of a gang that
+  share a claim wait for the one that allocates it.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class BindContext(Handle, frozen=True, kw_only=True):
     gangs: Gangs
     clearer: Clearer
     usage: ResourcesInUse | None = None
-    """What pods use of nodes besides devices, binds in progress included; None if devices take nothing of it."""
+    """What pods use of nodes besides devices, binds in progress included; None without DRANodeAllocatableResources."""
     locks: WeakValueDictionary[str, asyncio.Lock] = msgspec.field(default_factory=WeakValueDictionary)
     """By claim UID: binds write to a shared claim one after the other."""
 
@@ -135,22 +136,22 @@ class LivePod:
             return self._learned(await retried(self._read, policy, self._view.config, self._view.clock))
         except ApiError as error:
             if self._view.pods.get(self.uid) is None and self._view.pods.is_terminating(self.uid):
-                return None  # the watch has shown its end
+                return None  # the watch has shown that it is gone
             raise Unresolved(f"pod {self.key} cannot be read", error) from None
 
     async def is_bound_to(self, node: str, policy: RetryPolicy) -> bool:
         """True when the pod is bound to this node, by any writer. Raises Unresolved."""
         pod = self._view.pods.get(self.uid)
-        if pod is None or not pod.spec.node_name:  # a binding is final: once seen it need not be read
+        if pod is None or not pod.spec.node_name:  # a binding never changes
             pod = await self.require(policy)
         return pod is not None and pod.spec.node_name == node
 
     async def write_status(
         self, pod: Pod, decision: NodeAllocation, claims: Collection[str], extended: str, check_active: CheckActive
     ) -> Pod:
-        """Write the status for this decision unless the pod says it already, and return the pod as stored. `claims`:
-        the names of all claims of the pod. `extended`: the name of that for extended resources, empty without one.
-        Raises BindFailure.
+        """Write the pod's status for this decision if it differs, and return the pod as stored. `claims`: the names of
+        the pod's claims; `extended`: the name of its claim for extended resources, empty without one. Raises
+        BindFailure.
         """
         config, ports = self._view.config, self._context.ports
         for _ in range(config.write_attempts):
@@ -187,7 +188,7 @@ class LivePod:
 
 
 def reported(pod: Pod) -> object:
-    """What the status says of the pod's devices; equal when it says the same."""
+    """The parts of the pod's status that describe its devices, to compare."""
     status = pod.status
     return claim_names(pod), status.extended_resource_claim_status, status.node_allocatable_resource_claim_statuses
 
@@ -217,8 +218,8 @@ async def plan_gang(context: BindContext, pod: Pod, node: str, seconds: float) -
 async def is_allocated_by_member(
     context: BindContext, pod: Pod, decision: object, check_active: CheckActive, seconds: float
 ) -> bool:
-    """Wait up to `seconds` while another member of the pod's gang allocates a claim that they share; True when it has
-    done so, and the pod has to be decided on again.
+    """Wait up to `seconds` while another pod of the gang allocates a claim that they share. True when that bind has
+    ended, and the caller has to decide again.
     """
     if not isinstance(decision, Unschedulable) or not decision.awaiting or group_of(pod) is None:
         return False

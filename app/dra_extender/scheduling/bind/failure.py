@@ -57,8 +57,8 @@ CheckActive = Callable[[], None]
 class BindFailure(Exception):
     """The bind cannot go on. The text is constant per reason and claim, and reaches the pod's events.
 
-    `result` is what metrics count. `keep`: what is written stays for the pod's next attempt. `clear`: allocations are
-    rolled back even if an earlier attempt made them, as long as no other pod uses them.
+    `result` is what metrics count. `keep`: what is written stays for the pod's next attempt. `clear`: roll back
+    allocations also if an earlier attempt wrote them, unless another pod uses them.
     """
 
     def __init__(self, text: str, result: BindResult = "failed", *, keep: bool = False, clear: bool = False) -> None:
@@ -70,8 +70,8 @@ class BindFailure(Exception):
 
 
 class Unresolved(Exception):
-    """The API server did not show or change what is stored, so the rollback is retried later. `text` says what failed
-    and why, for people; `reason` is what metrics count. `is_outage`: other rollbacks may fail in the same way.
+    """A request of a rollback failed, so the service retries the rollback later. `text` says what failed and why, for
+    people; `reason` is what metrics count. `is_outage`: other rollbacks may fail in the same way.
     """
 
     def __init__(self, what: str, error: ApiError) -> None:
@@ -99,7 +99,7 @@ UNANSWERED = (OutcomeUnknownError, ThrottledError, UnreachableError, NotServedEr
 
 
 async def attempts(config: SchedulingConfig) -> AsyncIterator[int]:
-    """0 at once, then 1, 2, ... after growing pauses. Endless: the caller says what ends it."""
+    """Yields 0 at once, then 1, 2, ... after growing pauses, without end."""
     pause = config.retry_seconds
     number = 0
     while True:

@@ -1,19 +1,19 @@
 """Rolling back what a failed bind wrote, and the rollbacks that could not be completed at once.
 
 Promises
-- A reservation of another pod is never removed, and an allocation is removed only while no other pod relies on it. Only
-  what the bind wrote is rolled back; with `clear` also what an attempt that ended long ago has left.
-- A reservation for a PodGroup is removed only by the bind that wrote it, while nobody has written the claim since.
-- Each write is made for the version it was decided on: what changed in between is read again. If the claim was written
-  since the bind wrote it, the rollback first changes the pod, so that a binding that is under way fails. The mark of
-  another replica alone is not enough: users can remove it.
-- When a write may still arrive late, a later write to the claim makes it fail; the devices stay held until that is
-  known to be stored.
-- Every call ends: what is refused, cannot be decoded or is not answered raises Unresolved, with the devices held, and
-  may be tried again at any later time.
+- A rollback never removes a reservation of another pod. It removes an allocation only while no other pod relies on it,
+  and only if the bind wrote it; with `clear` also if an attempt that ended long ago has left it.
+- Only the bind that wrote a reservation for a PodGroup removes it, and only if it made the last write to the claim.
+- Each write requires the version that it was decided on; after a conflict, the rollback reads again. If another writer
+  has written the claim since the bind did, the rollback first changes the pod, so that a binding under way fails. To
+  look for the mark of another replica is not enough: users can remove it.
+- If a write of the bind may still arrive, the rollback writes to the claim so that it fails. The devices stay held
+  until this is stored.
+- Every call ends. When the API server refuses a request, does not answer it or sends an undecodable reply, the call
+  raises Unresolved with the devices held, and may be repeated at any later time.
 - `PendingRollbacks` reports each such bind once (log, event, metric) and lists it as a problem until it is rolled back.
-  It retries when the watch shows a change of the pod or its claims, and after pauses that double up to a limit. A
-  process that ends forgets them, as after a crash: their claims are then released like any other unused claim.
+  It retries when the watch shows a change of the pod or its claims, and after pauses that double up to a limit. After a
+  restart, the sweep releases these claims like all leftovers.
 
 Rules: Kubernetes 1.36, Unreserve in pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go.
 """
@@ -36,12 +36,12 @@ from dra_extender.scheduling.claims import claim_names
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.nodeallocatable import patch_of
 from dra_extender.scheduling.outcomes import UNDOS_PUT_OFF
-from dra_extender.scheduling.waiting import Pauses
+from dra_extender.scheduling.waiting import Backoffs
 
 log = structlog.get_logger(__name__)
 
 FENCED: Final = "dra-extender.dev/fenced"
-"""Annotation of claims: the version for which a reservation of unknown outcome was sent."""
+"""Annotation that a rollback writes so that a late reservation fails: the claim's version that it requires."""
 
 
 class ClaimRollback:
@@ -53,9 +53,9 @@ class ClaimRollback:
         self._view = context.view
         self._clear = clear
         self._failed_at = ""
-        """The version of the claim for which a write of the rollback failed last: the claim is read again."""
+        """The claim's version when a write of the rollback failed last: the next try reads the claim first."""
         self._sent = ""
-        """The version for which a write of the rollback was sent whose outcome is unknown."""
+        """The claim's version when the rollback sent a write with an unknown outcome."""
 
     @property
     def state(self) -> tuple[str, int]:
@@ -71,7 +71,7 @@ class ClaimRollback:
         self.write.release()
 
     async def keep(self, policy: RetryPolicy) -> None:
-        """Keep what is stored. The hold ends when it is known what that is. Raises Unresolved."""
+        """Keep what is stored, and release the hold once that is known. Raises Unresolved."""
         self.write.refresh()
         if self.write.in_doubt and not self._is_gone():
             await self._retried("cannot be read", policy, self._read)
@@ -86,8 +86,8 @@ class ClaimRollback:
             raise Unresolved(f"claim {self.write.claim.metadata.key} {what}", error) from None
 
     async def _try(self) -> None:
-        """Roll back. If an earlier rollback has an unknown outcome and may have been stored, the claim is left
-        unchanged, because another replica may have written it since. Raises ApiError.
+        """Roll back. Leave the claim unchanged if an earlier write of the rollback may be stored: another replica may
+        have written the claim since. Raises ApiError.
         """
         write = self.write
         write.refresh()
@@ -120,7 +120,7 @@ class ClaimRollback:
         return found is not None
 
     async def _write(self) -> None:
-        """One write, or none: nothing is stored, or another writer relies on it by now. Raises ApiError."""
+        """Make one write, or none if nothing is stored or another bind relies on it. Raises ApiError."""
         ports, fence, write = self._context.ports, self._context.clearer.fence, self.write
         claim = write.claim
         if claim.allocation is None:
@@ -131,7 +131,7 @@ class ClaimRollback:
         if write.in_doubt and not abandoned:  # the same for a reservation
             write.learned(await ports.annotate(claim, {FENCED: claim.metadata.resource_version}))
             return
-        if write.is_taken_over or not (self._may_be_ours() or abandoned):
+        if write.may_be_adopted or not (self._may_be_ours() or abandoned):
             return
         rest = tuple(consumer for consumer in claim.status.reserved_for if consumer.uid != write.consumer.uid)
         ours = write.allocation is not None and same_devices(claim.allocation, write.allocation)
@@ -167,7 +167,7 @@ class Rollback(msgspec.Struct, eq=False):
     in_doubt_until: float
     """After this time (monotonic seconds) a binding that was sent can no longer arrive."""
     reported: bool
-    """Whether the pod's status was written if necessary."""
+    """True once the attempt has written the pod's status, if it had to."""
     open: list[ClaimRollback] = []
     """The claims that are not rolled back yet, the last written first."""
 
@@ -208,7 +208,7 @@ class Rollback(msgspec.Struct, eq=False):
             if claim is not None:  # the pod's next attempt cannot use it
                 await self.context.clearer.discard(claim)
         usage, pod = self.context.usage, self.context.view.pods.get(self.pod.uid)
-        own = (usage is None or usage.give_up(self.pod.uid, self.pod)) and self.reported
+        own = (usage is None or usage.forget(self.pod.uid, self.pod)) and self.reported
         if own and pod is not None and not pod.spec.node_name and (cleared := patch_of(pod, ())):
             try:
                 await self.context.ports.patch_pod_status(pod, cleared, version=pod.metadata.resource_version)
@@ -219,15 +219,15 @@ class Rollback(msgspec.Struct, eq=False):
         return False
 
     def _may_be_in_use(self, write: ClaimWrite) -> bool:
-        """True unless a later bind has bound the pod, which names another claim since. If this bind may have bound it,
-        its claim is kept: kubelet may have started the pod with it.
+        """False when a later bind has bound the pod with another claim. If this bind may have bound the pod, its claim
+        stays: kubelet may have started the pod with it.
         """
         pod = self.context.view.pods.get(self.pod.uid)
         if pod is None or self.in_doubt_until:
             return True
-        told, names = pod.status.extended_resource_claim_status, claim_names(pod)
-        if told is not None:
-            names.append(told.resource_claim_name)
+        extended, names = pod.status.extended_resource_claim_status, claim_names(pod)
+        if extended is not None:
+            names.append(extended.resource_claim_name)
         return write.claim.metadata.name in names or (bool(pod.spec.resource_claims) and not names)
 
     async def _each(self, do: Callable[[ClaimRollback], Awaitable[None]]) -> None:
@@ -246,13 +246,13 @@ class Rollback(msgspec.Struct, eq=False):
 
 
 class PendingRollbacks:
-    """`put` once per bind, `work` about once a second."""
+    """Call `put` once per bind, and `work` about once a second."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle, self._view = handle, handle.view
         self._entries: dict[Rollback, tuple[Unresolved, object]] = {}
         """Why each is not complete, and what the watches showed when it was tried last."""
-        self._pauses: Pauses[Rollback] = Pauses(handle.view.clock, handle.view.config)
+        self._backoffs: Backoffs[Rollback] = Backoffs(handle.view.clock, handle.view.config)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -265,7 +265,7 @@ class PendingRollbacks:
     def put(self, rollback: Rollback, why: Unresolved) -> None:
         """Remember the rollback of a bind that could not be completed."""
         self._entries[rollback] = why, rollback.state
-        self._pauses.failed(rollback)
+        self._backoffs.failed(rollback)
         self._handle.observer.count(UNDOS_PUT_OFF, why.reason)
         log.warning("a failed bind is not rolled back yet", pod=rollback.pod.key, claims=rollback.claims, why=why.text)
         pod = self._view.pods.get(rollback.pod.uid)
@@ -274,21 +274,21 @@ class PendingRollbacks:
             self._handle.ports.record_event(pod, "Warning", "DevicesHeld", note)
 
     async def work(self) -> None:
-        """Retry the rollbacks that are due. During an outage of the API server, the others wait too."""
+        """Retry the rollbacks that are due. When the API server does not answer, the others wait too."""
         for rollback, (_, before) in list(self._entries.items()):
             state = rollback.state
-            if not rollback.may_run or (state == before and not self._pauses.over(rollback)):
+            if not rollback.may_run or (state == before and not self._backoffs.over(rollback)):
                 continue
             try:
                 bound = await rollback.run(RetryPolicy(until=self._view.clock.monotonic(), refusals=1))
             except Unresolved as why:
                 self._entries[rollback] = why, state
-                self._pauses.failed(rollback)
+                self._backoffs.failed(rollback)
                 if why.is_outage:
                     return
                 continue
             del self._entries[rollback]
-            self._pauses.forget(rollback)
+            self._backoffs.forget(rollback)
             how = "its pod is bound" if bound else "rolled back, or another writer's by now"
             log.info("a failed bind is settled", pod=rollback.pod.key, how=how)
 

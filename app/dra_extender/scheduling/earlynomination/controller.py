@@ -37,7 +37,7 @@ from dra_extender.scheduling.noderules import ResourcesInUse
 from dra_extender.scheduling.outcomes import EARLY_NOMINATIONS
 from dra_extender.scheduling.tentativeplans import TentativePlan, TentativePlans
 from dra_extender.scheduling.turns import PORTION
-from dra_extender.scheduling.waiting import Pauses
+from dra_extender.scheduling.waiting import Backoffs
 from dra_extender.unexpected import unexpected
 
 log = structlog.get_logger(__name__)
@@ -94,7 +94,7 @@ class EarlyNominationController:
         self._gangs = gangs
         self._queue = EarlyNominationQueue(view, handle.requeue)
         self._chooser = NodeChooser(handle, tentative_plans, usage)
-        self._pauses: Pauses[str] = Pauses(view.clock, view.config)
+        self._backoffs: Backoffs[str] = Backoffs(view.clock, view.config)
         """While the API server refuses nominations; by UID, while the watch is late for a pod."""
         self._idle = False
         """True after a nomination was late, until a scheduler asks about a pod."""
@@ -183,7 +183,7 @@ class EarlyNominationController:
                 await self._check(nomination, pod)
             elif pod is not None and pod.status.nominated_node_name == nomination.node and self._may_send():
                 self._send(nomination, self._remove(nomination, pod))
-        if self._enabled and self._pauses.over(_API):
+        if self._enabled and self._backoffs.over(_API):
             await self._nominate()
 
     async def _check(self, nomination: EarlyNomination, pod: Pod | None) -> None:
@@ -213,7 +213,7 @@ class EarlyNominationController:
             if number % PORTION == 0:
                 await asyncio.sleep(0)
             pod = self._view.pods.get(place.pod.metadata.uid)
-            if pod is None or not self._queue.is_ours(pod) or not self._pauses.over(pod.metadata.uid):
+            if pod is None or not self._queue.is_ours(pod) or not self._backoffs.over(pod.metadata.uid):
                 continue
             if self._may_send() and self._is_free(pod):
                 self._start(pod, place.node)
@@ -244,7 +244,7 @@ class EarlyNominationController:
     def _start(self, pod: Pod, node: str, plan: TentativePlan | None = None) -> None:
         uid, now = pod.metadata.uid, self._view.clock.monotonic()
         nomination = self.nominations[uid] = EarlyNomination(uid, node, now, now + CHECK_SECONDS)
-        self._usage.expect(pod, node)
+        self._usage.assume(pod, node)
         if plan is not None:
             self._keep(nomination, plan)
         self._send(nomination, self._write(nomination, pod))
@@ -278,7 +278,7 @@ class EarlyNominationController:
         if nomination.plan is not None:
             self._tentative_plans.drop(nomination.uid)
             nomination.plan = None
-        if self._usage.give_up(nomination.uid):
+        if self._usage.forget(nomination.uid):
             self._chooser.freed()
 
     def _send(self, nomination: EarlyNomination, write: Coroutine[None, None, None]) -> None:
@@ -311,16 +311,16 @@ class EarlyNominationController:
                 self._drop(nomination)
             if isinstance(error, ConflictError | NotFoundError):
                 self._queue.fits_nowhere(nomination.uid)
-                self._pauses.failed(nomination.uid)
+                self._backoffs.failed(nomination.uid)
                 return
             if error.status == INTERNAL_ERROR:  # the pod may be too large for etcd
                 self._queue.failed(nomination.uid)
             else:
-                self._pauses.failed(_API)
+                self._backoffs.failed(_API)
             log.warning("a pod was not nominated ahead of the queue", pod=pod.metadata.key, error=repr(error))
         else:
             nomination.made = True
-            self._pauses.forget(_API)
+            self._backoffs.forget(_API)
             self._handle.observer.count(EARLY_NOMINATIONS, "made")
 
     async def _remove(self, nomination: EarlyNomination, pod: Pod) -> None:
@@ -338,5 +338,5 @@ class EarlyNominationController:
         except (ConflictError, NotFoundError):  # the watch will bring the newer version
             nomination.due = now + PASS_SECONDS
         except ApiError as error:
-            nomination.due = now + self._view.config.again_seconds
+            nomination.due = now + self._view.config.initial_backoff_seconds
             log.warning("a nomination was not removed, will try again", pod=pod.metadata.key, error=repr(error))

@@ -30,7 +30,7 @@ from dra_extender.api.meta import parse_time
 from dra_extender.scheduling.noderules import is_large
 from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.view import View
-from dra_extender.scheduling.waiting import Pauses
+from dra_extender.scheduling.waiting import Backoffs
 
 SECONDS_AHEAD: Final = 3.0
 MEASURED_SECONDS: Final = 2.0
@@ -68,7 +68,7 @@ class EarlyNominationQueue:
         """When pods of the queue were bound, monotonic seconds."""
         self._nowhere: dict[str, tuple[int, float]] = {}
         """By UID of a pod that fits nowhere: the revision of the state, and when (monotonic seconds)."""
-        self._pauses: Pauses[str] = Pauses(view.clock, view.config)
+        self._backoffs: Backoffs[str] = Backoffs(view.clock, view.config)
         self._tried: TTLCache[str, bool] = TTLCache(REMEMBERED, TRIED_SECONDS, timer=view.clock.monotonic)
         self._callers: set[str] = set()
         self._skipped = 0.0
@@ -112,7 +112,7 @@ class EarlyNominationQueue:
 
     def failed(self, uid: str) -> None:
         """The pod was nominated in vain."""
-        self._pauses.failed(uid)
+        self._backoffs.failed(uid)
 
     def first(self) -> Sequence[Pod]:
         """The pods that are worth a nomination, in order; some of them may have one."""
@@ -127,7 +127,7 @@ class EarlyNominationQueue:
 
     def is_next(self, uid: str) -> bool:
         """True for a pod that waits, is not being tried, and has not failed a short while ago."""
-        if uid not in self._places or uid in self._tried or uid in self._view.binding or not self._pauses.over(uid):
+        if uid not in self._places or uid in self._tried or uid in self._view.binding or not self._backoffs.over(uid):
             return False
         revision, at = self._nowhere.get(uid, (0, -SAME_SECONDS))
         seconds = SAME_SECONDS if revision == self._requeue.revision else IMPROVED_SECONDS

@@ -28,7 +28,7 @@ from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.gangs.joint import Place
 from dra_extender.scheduling.outcomes import GANG_PLANS, GangPlanResult
 from dra_extender.scheduling.ports import Clock, Observer
-from dra_extender.scheduling.waiting import Pauses
+from dra_extender.scheduling.waiting import Backoffs
 
 
 class GangPlan(msgspec.Struct):
@@ -58,7 +58,7 @@ class GangPlans:
     def __init__(self, clock: Clock, config: SchedulingConfig, observer: Observer, ended: Callable[[], None]) -> None:
         """`ended`: called when devices are no longer held, so that other pods may fit."""
         self._clock = clock
-        self._pauses: Pauses[int] = Pauses(clock, config)
+        self._backoffs: Backoffs[int] = Backoffs(clock, config)
         """By hash of the group, because users write the names of gangs, which may be long."""
         self._observer = observer
         self._ended = ended
@@ -105,7 +105,7 @@ class GangPlans:
 
     def is_paused(self, key: GroupKey) -> bool:
         """True while the gang gets no plan, because its last one expired."""
-        return key not in self._plans and not self._pauses.over(hash(key))
+        return key not in self._plans and not self._backoffs.over(hash(key))
 
     def drop(self, key: GroupKey, result: GangPlanResult) -> None:
         """The gang has no plan any more."""
@@ -124,7 +124,7 @@ class GangPlans:
             plan.created = min(filter(None, (plan.created, pod.metadata.creation_timestamp)), default="")
             plan.bound.add(pod_uid)
             plan.until = self._clock.monotonic() + self.BOUND_SECONDS
-            self._pauses.forget(hash(key))
+            self._backoffs.forget(hash(key))
             if not plan.places:
                 del self._plans[key]
                 self._observer.count(GANG_PLANS, "bound")
@@ -143,7 +143,7 @@ class GangPlans:
         """Drop the plans whose time is over, and pause their gangs."""
         now = self._clock.monotonic()
         for key in [key for key, plan in self._plans.items() if plan.until <= now]:
-            self._pauses.failed(hash(key))
+            self._backoffs.failed(hash(key))
             self.drop(key, "expired")
 
     def kept_from(self, pod: Pod) -> Sequence[Planned]:

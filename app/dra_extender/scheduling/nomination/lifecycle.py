@@ -42,7 +42,7 @@ from dra_extender.scheduling.preemption.gangs import PlacesWithout, placed_witho
 from dra_extender.scheduling.preemption.terms import NEVER, PreemptionTerms, for_devices, known_to
 from dra_extender.scheduling.reader import listed
 from dra_extender.scheduling.release.clear import Clearer
-from dra_extender.scheduling.waiting import Pauses
+from dra_extender.scheduling.waiting import Backoffs
 
 log = structlog.get_logger(__name__)
 
@@ -56,7 +56,7 @@ class Evictions:
 
     def __init__(self, handle: Handle) -> None:
         self._view, self._ports, self._observer = handle.view, handle.ports, handle.observer
-        self._pauses: Pauses[str] = Pauses(handle.view.clock, handle.view.config)
+        self._backoffs: Backoffs[str] = Backoffs(handle.view.clock, handle.view.config)
         self._refused: LRUCache[str, bool] = LRUCache(REMEMBERED)
         self._evicted: LRUCache[str, bool] = LRUCache(REMEMBERED)
         self._stuck: LRUCache[str, bool] = LRUCache(REMEMBERED)
@@ -79,14 +79,14 @@ class Evictions:
 
     def _failed(self, victim: Pod, error: ApiError) -> None:
         """Without an answer (status 0), nothing is known about this victim."""
-        self._pauses.failed(victim.metadata.uid)
+        self._backoffs.failed(victim.metadata.uid)
         if error.status:
             self._refused[victim.metadata.uid] = True
 
     @property
     def refused(self) -> frozenset[str]:
         """UIDs of pods that the API server did not evict lately, for example because of an admission webhook."""
-        return frozenset(uid for uid in self._refused if not self._pauses.over(uid))
+        return frozenset(uid for uid in self._refused if not self._backoffs.over(uid))
 
     @property
     def stuck(self) -> frozenset[str]:
@@ -99,7 +99,7 @@ class Evictions:
 
     def may_try(self, victim: Pod) -> bool:
         """False for a while after a failure."""
-        return self._pauses.over(victim.metadata.uid)
+        return self._backoffs.over(victim.metadata.uid)
 
     def failed_before(self, victim: Pod) -> bool:
         """True when the API server did not evict the victim at least once."""
@@ -122,7 +122,7 @@ class Evictions:
             self._observer.count(PREEMPTION_VICTIMS, result)
             log.warning("a pod was not evicted, will try again", pod=victim.metadata.key, error=repr(error))
             return False
-        self._pauses.forget(uid)
+        self._backoffs.forget(uid)
         self._evicted[uid] = True
         self._observer.count(PREEMPTION_VICTIMS, "evicted")
         log.info("evicted", pod=victim.metadata.key, preemptor=preemptor.metadata.key, node=node)
@@ -165,7 +165,7 @@ class Evictions:
             return
         except ApiError as error:
             log.info("the condition of a terminating pod was not written", pod=victim.metadata.key, error=repr(error))
-        self._pauses.failed(victim.metadata.uid)
+        self._backoffs.failed(victim.metadata.uid)
 
 
 class Questions(msgspec.Struct, frozen=True):

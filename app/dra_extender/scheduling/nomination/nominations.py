@@ -27,7 +27,7 @@ from dra_extender.devices.overlay import Planned
 from dra_extender.scheduling.noderules import ResourcesInUse, Wants
 from dra_extender.scheduling.ports import Ports
 from dra_extender.scheduling.view import View
-from dra_extender.scheduling.waiting import Pauses
+from dra_extender.scheduling.waiting import Backoffs
 
 log = structlog.get_logger(__name__)
 
@@ -160,7 +160,7 @@ class NominationRecords:
         self._ports = ports
         self._leftovers: dict[str, str] = {}
         """By UID of pods whose nomination has ended: its node."""
-        self._pauses: Pauses[str] = Pauses(view.clock, view.config)
+        self._backoffs: Backoffs[str] = Backoffs(view.clock, view.config)
 
     async def write(self, nomination: Nomination) -> None:
         """Write condition and nominated node to each pod that is still there. Raises ApiError."""
@@ -180,9 +180,9 @@ class NominationRecords:
     async def name_again(self, nomination: Nomination, pod: Pod) -> None:
         """Write the nominated node again when kube-scheduler has cleared it at the end of an earlier attempt."""
         uid = pod.metadata.uid
-        if pod.status.nominated_node_name or not self._pauses.over(uid):
+        if pod.status.nominated_node_name or not self._backoffs.over(uid):
             return
-        self._pauses.failed(uid)
+        self._backoffs.failed(uid)
         try:
             status = {"nominatedNodeName": nomination.by_pod[uid]}
             await self._ports.patch_pod_status(pod, status, version=pod.metadata.resource_version)
@@ -195,7 +195,7 @@ class NominationRecords:
 
     def erase(self, uid: str, node: str) -> None:
         """The nomination has ended: remove it from the pod."""
-        self._pauses.forget(uid)
+        self._backoffs.forget(uid)
         self._leftovers.setdefault(uid, node)
 
     def clear(self) -> None:
@@ -208,7 +208,7 @@ class NominationRecords:
             pod = self._view.pods.get(uid)
             if pod is None:
                 del self._leftovers[uid]
-            elif self._pauses.over(uid):
+            elif self._backoffs.over(uid):
                 await self._erase(pod, node)
 
     async def _erase(self, pod: Pod, node: str) -> None:
@@ -220,7 +220,7 @@ class NominationRecords:
             await self._ports.patch_pod_status(pod, status, version=pod.metadata.resource_version)
         except ApiError as error:
             if is_passing(error) or error.status == FORBIDDEN or isinstance(error, ConflictError):
-                self._pauses.failed(uid)
+                self._backoffs.failed(uid)
                 return
         self._leftovers.pop(uid, None)
-        self._pauses.forget(uid)
+        self._backoffs.forget(uid)

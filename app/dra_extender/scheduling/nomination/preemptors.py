@@ -1,10 +1,10 @@
 """Pods that may preempt: filter refused them on every node because devices are missing.
 
 Promises: preemption is evaluated for a new pod at once. It is evaluated again after a change that concerns the pod, but
-not within `again_seconds`, and after `again_most_seconds` in any case, unless the pod rests. An evaluation that one
-call could not finish goes on after `again_seconds`. Pods of higher priority come first, then pods that have waited
-longer. Pods with the least recent lists of nodes are forgotten when all different lists together have more than `NODES`
-names.
+not within `initial_backoff_seconds`, and after `max_backoff_seconds` in any case, unless the pod rests. An evaluation
+that one call could not finish goes on after `initial_backoff_seconds`. Pods of higher priority come first, then pods
+that have waited longer. Pods with the least recent lists of nodes are forgotten when all different lists together have
+more than `NODES` names.
 """
 
 from __future__ import annotations
@@ -102,12 +102,12 @@ class Preemptors:
 
     def _is_due(self, preemptor: Preemptor) -> bool:
         age = self._clock.monotonic() - preemptor.at
-        if preemptor.considered < 0 or age >= self._config.again_most_seconds:
+        if preemptor.considered < 0 or age >= self._config.max_backoff_seconds:
             return True
-        return age >= self._config.again_seconds and preemptor.revision > preemptor.considered
+        return age >= self._config.initial_backoff_seconds and preemptor.revision > preemptor.considered
 
     def consider(self, preemptor: Preemptor, *, again: bool = False) -> None:
-        """Preemption is evaluated now; `again`: evaluate it once more after `again_seconds`."""
+        """Preemption is evaluated now; `again`: evaluate it once more after `initial_backoff_seconds`."""
         preemptor.considered = (preemptor.revision if preemptor.evaluator is None else preemptor.begun) - again
         preemptor.at = self._clock.monotonic()
         if preemptor.evaluator is not None and not preemptor.evaluator.unfinished:

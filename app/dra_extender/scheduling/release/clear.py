@@ -5,8 +5,8 @@ Promises
   decision was made on, so a later reservation or mark wins. Before the write, each pod of the claim is read and changed
   in the API server. A binding that is under way then fails, because it requires the older version. After the last
   answer the watched state is checked again, with no await before the write.
-- The pods of a claim that is reserved for a PodGroup are those of the group that name it. It is kept when no such pod
-  is known, or when the watch may not have shown all of them.
+- The pods of a claim that is reserved for a PodGroup are the pods of the group that name it. The claim is kept when no
+  such pod is known, or when the watch may not have shown all of them.
 - While the write is in progress, no bind of this service relies on the claim.
 - After a conflict, the claim is read and the caller decides again. A refused or undecodable write is reported once, and
   retried after growing pauses, or at once when the claim has changed.
@@ -31,13 +31,13 @@ from dra_extender.api.resource import FINALIZER, ResourceClaim
 from dra_extender.devices.validity import ObjectProblem
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.outcomes import ALLOCATIONS_CLEARED, CLEAR_ERRORS, ClearReason
-from dra_extender.scheduling.waiting import Pauses
+from dra_extender.scheduling.waiting import Backoffs
 
 log = structlog.get_logger(__name__)
 
 RELEASED = "dra-extender.dev/ClaimReleased"
 """A condition of pods: the claim that was released last, and its version. Its only purpose is to change the pod. Users
-can fill the annotations of their pods up to the limit, and then nothing could be added; they cannot write conditions.
+can fill the annotations of a pod up to the limit, so that none can be added; they cannot write conditions.
 """
 
 MOST_PROBLEMS = 1_000
@@ -55,7 +55,7 @@ class Clearer:
         self._handle = handle
         view = self._view = handle.view
         self._clearing = clearing
-        self._pauses: Pauses[tuple[str, str]] = Pauses(view.clock, view.config)
+        self._backoffs: Backoffs[tuple[str, str]] = Backoffs(view.clock, view.config)
         self._refused: LRUCache[str, _Refused] = LRUCache(MOST_PROBLEMS)
 
     @property
@@ -67,37 +67,36 @@ class Clearer:
                 ObjectKey("ResourceClaim", found.claim.metadata.key), f"cannot be released: {found.why}", advice
             )
             for found in list(self._refused.values())
-            if self._is_as_judged(found.claim)
+            if self._is_current(found.claim)
         ]
 
     def may_try(self, claim: ResourceClaim) -> bool:
         """False while the claim is being cleared, or during the pause after the API server refused this version."""
-        return claim.metadata.uid not in self._clearing and self._pauses.over(_version(claim))
+        return claim.metadata.uid not in self._clearing and self._backoffs.over(_version(claim))
 
-    async def clear(self, claim: ResourceClaim, reason: ClearReason, note: str) -> bool:
+    async def clear(self, claim: ResourceClaim, reason: ClearReason, note: str) -> None:
         """Clear allocation, reservations and device states. `reason` is for metrics, `note` for the event."""
         if not self.may_try(claim):
-            return False
+            return
         with self._marked(claim):
             try:
-                if await self.fence(claim) or not self._is_as_judged(claim) or self._is_in_use(claim):
-                    return False
+                if await self.fence(claim) or not self._is_current(claim) or self._is_in_use(claim):
+                    return
                 self._handle.event_handler.replied(await self._handle.ports.deallocate(claim))
             except NotFoundError:
                 self._handle.event_handler.gone(claim)
-                return True
+                return
             except ApiError as error:
                 await self._failed(claim, reason, error)
-                return False
-        self._settled(claim)
+                return
+        self._succeeded(claim)
         self._handle.observer.count(ALLOCATIONS_CLEARED, reason)
         self._handle.ports.record_event(claim, "Normal", "DevicesReleased", note)
-        return True
 
-    async def discard(self, claim: ResourceClaim) -> bool:
-        """Delete an unallocated claim for extended resources. False when it may still exist."""
+    async def discard(self, claim: ResourceClaim) -> None:
+        """Delete an unallocated claim for extended resources."""
         if claim.allocation is not None or not self.may_try(claim):
-            return False
+            return
         with self._marked(claim):
             try:
                 if FINALIZER in claim.metadata.finalizers:
@@ -108,11 +107,10 @@ class Clearer:
                 pass
             except ApiError as error:
                 await self._failed(claim, "leftover", error)
-                return False
-        self._settled(claim)
+                return
+        self._succeeded(claim)
         self._handle.event_handler.gone(claim)
         self._handle.observer.count(ALLOCATIONS_CLEARED, "leftover")
-        return True
 
     @contextmanager
     def _marked(self, claim: ResourceClaim) -> Iterator[None]:
@@ -124,9 +122,8 @@ class Clearer:
             self._handle.requeue.improved()
 
     async def fence(self, claim: ResourceClaim, only: str = "") -> bool:
-        """True when one of the claim's pods is bound, as stored now. The others get a new version, so that a binding
-        of a replica that was paused fails, however late it arrives. `only`: the UID of the pod to look at. Raises
-        ApiError.
+        """True when the API server shows that one of the claim's pods is bound. Changes the others, so that a late
+        binding of a paused replica fails. `only`: look only at the pod with this UID. Raises ApiError.
         """
         groups = False
         for consumer in claim.status.reserved_for:
@@ -141,9 +138,8 @@ class Clearer:
         return groups and await self._fence_group(claim)
 
     async def _fence_group(self, claim: ResourceClaim) -> bool:
-        """As `fence`, for the pods of a PodGroup; also True when not all of them may be known. A bind of one of them
-        marks the claim, so the pod was created before the claim got its present version. When the watch shows a change
-        that is made now, it has shown this pod, too.
+        """As `fence`, for the pods of a PodGroup; also True when one of them may be unknown. A pod whose bind marked
+        the claim is older than this version of it, so the watch shows the pod before a change that is made now.
         """
         done: set[str] = set()
         for first in (True, False):
@@ -189,7 +185,7 @@ class Clearer:
             "lastTransitionTime": format_time(self._view.clock.wall()),
         }
 
-    def _is_as_judged(self, claim: ResourceClaim) -> bool:
+    def _is_current(self, claim: ResourceClaim) -> bool:
         known = self._view.ledger.by_uid(claim.metadata.uid)
         return known is not None and known.metadata.resource_version == claim.metadata.resource_version
 
@@ -204,7 +200,7 @@ class Clearer:
     async def _failed(self, claim: ResourceClaim, reason: ClearReason, error: ApiError) -> None:
         """Pause before the next try, and read the claim again after a conflict."""
         self._handle.observer.count(CLEAR_ERRORS, reason)
-        self._pauses.failed(_version(claim))
+        self._backoffs.failed(_version(claim))
         if isinstance(error, ConflictError):
             await self._read_again(claim)
             return
@@ -223,9 +219,9 @@ class Clearer:
         if found is not None:
             self._handle.event_handler.replied(found)
 
-    def _settled(self, claim: ResourceClaim) -> None:
+    def _succeeded(self, claim: ResourceClaim) -> None:
         self._refused.pop(claim.metadata.uid, None)
-        self._pauses.forget(_version(claim))
+        self._backoffs.forget(_version(claim))
 
 
 def _version(claim: ResourceClaim) -> tuple[str, str]:

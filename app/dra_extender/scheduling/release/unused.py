@@ -4,7 +4,7 @@
 consumer. A claim that is reserved for a pod that is never bound keeps its devices as long as the pod exists.
 
 Promises: costs nothing while bound pods use the claims, and little per turn. A claim is cleared only if, for the whole
-time, it was idle or reserved for one unbound pod, and filter offered no node for its pods. The write requires the
+time, it was idle or reserved for one unbound pod, and filter offered no node to its pods. The write requires the
 version that the decision was made on. A filter call that offers no node does not keep a claim: otherwise pods that hold
 each other's devices would wait for ever. If the settings name the schedulers that call this service, claims of other
 schedulers' pods are never cleared.
@@ -47,8 +47,8 @@ log = structlog.get_logger(__name__)
 GRACE_SECONDS = 60.0
 """Added to the time that another scheduler may take to bind a pod after reserving its claims."""
 
-PHANTOM_SECONDS = 15.0
-"""A claim that the watch does not show within this time is read."""
+UNSEEN_SECONDS = 15.0
+"""The sweeper reads a claim that the watch has not shown within this time."""
 
 NAMES_PER_TURN = 2_000
 """How many pods and names of claims are looked at in one turn."""
@@ -70,12 +70,12 @@ class Sweeper:
         self._started = self._view.clock.monotonic()
 
     def offered(self, claim_uid: str) -> None:
-        """A node was offered for a pod of the claim: the scheduler may bind it."""
+        """Filter has offered a node to a pod of the claim: the scheduler may bind it."""
         self._offered[claim_uid] = self._view.clock.monotonic()
 
     async def work(self) -> None:
         """Clear the claims that have been unused for `sweep_after`."""
-        await self._forget_phantoms()
+        await self._read_unseen()
         least = self._view.config.sweep_after
         if least <= 0:
             return
@@ -87,12 +87,10 @@ class Sweeper:
                 await self._sweep(uid, seconds)
                 await asyncio.sleep(0)
 
-    async def _forget_phantoms(self) -> None:
-        """Read the claims that a reply has shown but no watch, because they may be gone. Stop when the API server does
-        not answer.
-        """
+    async def _read_unseen(self) -> None:
+        """Read the claims that only a reply has shown: they may be gone. Stop when the API server does not answer."""
         now, unseen = self._view.clock.monotonic(), self._idle.unseen
-        for uid in [uid for uid, since in unseen.items() if now - since >= PHANTOM_SECONDS]:
+        for uid in [uid for uid, since in unseen.items() if now - since >= UNSEEN_SECONDS]:
             claim = self._view.ledger.by_uid(uid)
             if claim is None:
                 self._idle.forget(uid)
@@ -173,7 +171,7 @@ class _Candidate(msgspec.Struct, frozen=True):
 
 
 class Unblocker:
-    """Candidates by pod UID, each until its pod fits or is gone, because a remembered refusal is not offered again.
+    """Candidates by pod UID, each until its pod fits or is gone, because filter does not repeat a remembered refusal.
     Call `work` about once a second.
     """
 
@@ -182,29 +180,29 @@ class Unblocker:
         self._clearer = clearer
         self._candidates: LRUCache[str, _Candidate] = LRUCache(view.config.remembered_pods)
         self._leftovers: dict[str, ResourceClaim] = {}
-        self._useless: dict[str, bool] = {}
+        self._unused: dict[str, bool] = {}
         """By claim UID: whether none of its pods is bound or will be, as far as this round has looked."""
         self._names: dict[str, Set[str]] = {}
         """The claims of the pods of groups, by UID of the pod, as far as this round has looked."""
 
-    def offer(self, pod: Pod, names: Sequence[str], blocking: tuple[ResourceClaim, ...]) -> None:
+    def refused(self, pod: Pod, names: Sequence[str], blocking: tuple[ResourceClaim, ...]) -> None:
         """Filter has refused all of `names`; `blocking`: the allocated claims that were a reason."""
         probe = bool(pod.status.nominated_node_name) and tuple(names) == (pod.status.nominated_node_name,)
         if not self._view.config.deallocate or probe or not self._view.config.may_clear_for(pod.spec.scheduler_name):
             return
         if not blocking:
-            self.withdraw(pod.metadata.uid)
+            self.forget(pod.metadata.uid)
             return
         known = self._candidates.get(pod.metadata.uid)
         same = known is not None and _statuses(known.claims) == _statuses(blocking)
         since = known.since if known is not None and same else self._view.clock.monotonic()
         self._candidates[pod.metadata.uid] = _Candidate(claims=blocking, since=since)
 
-    def withdraw(self, pod_uid: str) -> None:
+    def forget(self, pod_uid: str) -> None:
         """The pod fits somewhere, or is gone."""
         self._candidates.pop(pod_uid, None)
 
-    def offer_leftover(self, claim: ResourceClaim) -> None:
+    def add_leftover(self, claim: ResourceClaim) -> None:
         """A claim for extended resources that the pod's next attempt cannot use."""
         if self._view.config.deallocate:
             self._leftovers[claim.metadata.uid] = claim
@@ -213,7 +211,7 @@ class Unblocker:
         """Clear at most one claim per pod. Looks once at the pods of a claim, at one claim per turn, and at
         `NAMES_PER_TURN` pods.
         """
-        self._useless, self._names = {}, {}
+        self._unused, self._names = {}, {}
         for number, (uid, candidate) in enumerate(list(self._candidates.items()), 1):
             await self._clear_for(uid, candidate)
             if number % NAMES_PER_TURN == 0:
@@ -231,15 +229,15 @@ class Unblocker:
         if pod_uid in view.binding or pod_uid not in self._candidates:
             return
         if view.pods.is_terminating(pod_uid) or (pod is not None and pod.spec.node_name):
-            self.withdraw(pod_uid)
+            self.forget(pod_uid)
         elif age >= view.config.deallocate_seconds and pod is not None and reported_unschedulable(pod):
-            for judged in candidate.claims:
+            for known in candidate.claims:
                 await asyncio.sleep(0)
                 if self._candidates.get(pod_uid) is not candidate:
                     return
-                claim = view.ledger.by_uid(judged.metadata.uid)
-                if claim is not None and claim.status == judged.status and self._free_to_clear(claim, pod_uid, age):
-                    self.withdraw(pod_uid)
+                claim = view.ledger.by_uid(known.metadata.uid)
+                if claim is not None and claim.status == known.status and self._free_to_clear(claim, pod_uid, age):
+                    self.forget(pod_uid)
                     note = "the devices are released: the claim's pod fits elsewhere"
                     await self._clearer.clear(claim, "in_the_way", note)
                     return
@@ -257,11 +255,11 @@ class Unblocker:
         if age < view.config.abandoned_seconds:
             return False
         uid = claim.metadata.uid
-        if uid not in self._useless:
-            self._useless[uid] = self._is_useless(claim)
-        return self._useless[uid]
+        if uid not in self._unused:
+            self._unused[uid] = self._is_unused(claim)
+        return self._unused[uid]
 
-    def _is_useless(self, claim: ResourceClaim) -> bool:
+    def _is_unused(self, claim: ResourceClaim) -> bool:
         """True when none of its pods is bound or will be: another claim has a device of this one, or the schedulers
         found no node for any of them. Pods of schedulers that do not call this service count as about to be bound.
         """
@@ -274,9 +272,9 @@ class Unblocker:
         planned = any(pod is not None and view.is_planned(pod.metadata.uid) for pod in pods)
         if not waiting or planned or view.is_being_bound(claim, self._names):
             return False
-        return bool(view.ledger.rivals(claim)) or self._fits_nobody(claim, pods)
+        return bool(view.ledger.rivals(claim)) or self._are_unschedulable(claim, pods)
 
-    def _fits_nobody(self, claim: ResourceClaim, pods: Sequence[Pod | None]) -> bool:
+    def _are_unschedulable(self, claim: ResourceClaim, pods: Sequence[Pod | None]) -> bool:
         """False while devices may still become ready: a bind may wait for them, and no pod condition shows it."""
         view = self._view
         config = view.config

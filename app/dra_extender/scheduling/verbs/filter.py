@@ -111,7 +111,7 @@ class FilterVerb:
             return ExtenderFilterResult(NodeNames=list(names))
         await self._learn_missing(pod)
         answer = await self._answer(pod, tuple(dict.fromkeys(names)))
-        self._offer_leftover(pod)
+        self._add_leftover(pod)
         return answer
 
     async def _learn_missing(self, pod: Pod) -> None:
@@ -143,13 +143,13 @@ class FilterVerb:
         self._absent.update({(namespace, name): True for name in unseen})
         deferred.charge_calls(namespace, clock.monotonic() - started)
 
-    def _offer_leftover(self, pod: Pod) -> None:
+    def _add_leftover(self, pod: Pod) -> None:
         """Release a claim for extended resources that an earlier attempt did not allocate."""
         uid = pod.metadata.uid
         owned = self._view.ledger.owned_by(pod.metadata.namespace, uid)
         existing = extended.existing_claim(pod, owned) if owned else None
         if existing is not None and existing.allocation is None and uid not in self._view.binding:
-            self._unblocker.offer_leftover(existing)
+            self._unblocker.add_leftover(existing)
 
     async def _answer(self, pod: Pod, names: tuple[str, ...]) -> ExtenderFilterResult:
         """Decide, and remember what later calls need."""
@@ -272,7 +272,7 @@ class FilterVerb:
         for claim in prefiltered.order:
             self._sweeper.offered(claim.metadata.uid)
         self._handle.requeue.forget(uid)
-        self._unblocker.withdraw(uid)
+        self._unblocker.forget(uid)
         self._preemption.withdraw(uid)
         if tentative is not None:
             self._tentative_plans.put(tentative)
@@ -289,9 +289,9 @@ class FilterVerb:
             awaiting += found.gang[1].missing
         self._handle.requeue.refused(uid, found.revision, awaiting)
         planned = found.gang is not None and self._gangs.plans.get(found.gang[0]) is not None
-        self._unblocker.offer(pod, names, () if planned else statuses.blocking)
-        judged = isinstance(found.prefiltered, PreFilterState) and not statuses.error
-        if judged and not planned:
+        self._unblocker.refused(pod, names, () if planned else statuses.blocking)
+        decided = isinstance(found.prefiltered, PreFilterState) and not statuses.error
+        if decided and not planned:
             self._preemption.refused(pod, names)
 
 
