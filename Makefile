@@ -110,7 +110,7 @@ GANG_TESTS := tests/e2e/test_gangs.py tests/e2e/test_gang_*.py tests/e2e/test_pr
 ADOPTION := tests/e2e/test_shadow.py tests/service/test_shadow*.py tests/cli/test_shadow.py \
 	tests/chart/test_adopt.py tests/bench/test_shadow.py tests/e2e/test_migration.py tests/insight/test_migration.py tests/cli/test_migrate.py \
 	tests/e2e/test_karpenter.py tests/insight/whatif tests/http/test_simulation.py tests/cli/test_simulate.py \
-	tests/http/test_expander.py tests/service/test_provisioning.py tests/e2e/test_provisioning.py
+	tests/http/test_expander*.py tests/service/test_provisioning.py tests/e2e/test_provisioning.py
 .PHONY: adopt
 adopt: $(VENV)/dev.stamp controlplane charttools karpenter ## All tests of adoption, with Karpenter and 500 pods of the in-tree plugin on a real control plane (SHADOW_PODS=60, SHADOW_SEED=2; TRACE=DIR: predictions on a part of the trace; K8S_VERSION=v1.36.3)
 	@TRACE=$(TRACE) SHADOW_PODS=$(or $(SHADOW_PODS),500) $(RELEASE) $(BIN)/python -m pytest $(ADOPTION) -m "" -v

@@ -199,7 +199,9 @@ def _like(view: View, labels: dict[str, str]) -> Turns[tuple[str, int]]:
 
 
 class ExpanderServer:
-    """The service on one address. It has the life of an `HttpServer`."""
+    """The service on one address. It has the life of an `HttpServer`. Its certificates are those of its start, because
+    grpc 1.85 ends the process now and then when it asks for certificates during handshakes: `renew` starts it again.
+    """
 
     def __init__(self, insight: Insight, metrics: Metrics, address: str, files: Sequence[Path], most: int) -> None:
         """`files`: certificate, key, and authorities if clients must show a certificate. `most`: bytes of a request."""
@@ -211,11 +213,10 @@ class ExpanderServer:
         """Raises OSError. Only a service with an expander loads grpc, which takes 27 MiB."""
         import grpc.aio
 
-        def certificates() -> Any:
-            """Read for each handshake. Files that cannot be used leave the previous ones in force."""
-            certificate, key, *authorities = (file.read_bytes() for file in self._files)
-            return grpc.ssl_server_certificate_configuration([(key, certificate)], b"".join(authorities) or None)
-
+        certificate, key, *authorities = (file.read_bytes() for file in self._files)
+        credentials = grpc.ssl_server_credentials(
+            [(key, certificate)], b"".join(authorities) or None, bool(authorities)
+        )
         options = {
             "grpc.max_receive_message_length": self._most,
             "grpc.so_reuseport": 0,
@@ -225,22 +226,30 @@ class ExpanderServer:
             "grpc.max_connection_age_ms": int(CONNECTED_SECONDS * 1000),
             "grpc.max_connection_age_grace_ms": int(SECONDS * 1000),
         }
-        self._server = grpc.aio.server(options=list(options.items()))
+        server = grpc.aio.server(options=list(options.items()))
         method = grpc.unary_unary_rpc_method_handler(partial(self._best_options, grpc.StatusCode))
         service = grpc.method_handlers_generic_handler("grpcplugin.Expander", {"BestOptions": method})
-        self._server.add_generic_rpc_handlers((service,))
-        mutual = len(self._files) > 2
+        server.add_generic_rpc_handlers((service,))
         try:
-            self.port = self._server.add_secure_port(
-                self._address, grpc.dynamic_ssl_server_credentials(certificates(), certificates, mutual)
-            )
+            self.port = server.add_secure_port(self._address, credentials)
         except RuntimeError:
             raise OSError(f"cannot listen on {self._address}") from None
-        await self._server.start()
+        await server.start()
+        self._server = server
 
     async def stop(self, grace: float) -> None:
-        if self._server is not None:
-            await self._server.stop(grace)
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop(grace)
+
+    async def renew(self, changed: bool) -> None:
+        """Start again if the certificates have `changed`, or if the last attempt failed. Calls under way end first."""
+        if changed or self._server is None:
+            await self.stop(SECONDS)
+            try:
+                await self.start()
+            except OSError as problem:
+                log.warning("the expander will try again to listen", problem=str(problem))
 
     async def _best_options(self, codes: Any, request: bytes, context: Any) -> bytes:
         result: ExpansionResult = "error"

@@ -223,8 +223,9 @@ class Service:
         """Reload changed certificates until cancelled. Returns if TLS is not configured."""
         while self._certificates:
             await asyncio.sleep(CERTIFICATE_PERIOD)
-            for certificates in self._certificates:
-                certificates.check()
+            changed = sum(certificates.check() for certificates in self._certificates) > 0
+            for expander in () if self.replica.leaving else self._expanders:
+                await expander.renew(changed)
 
 
 async def serve_until_signalled(settings: Settings) -> int:
