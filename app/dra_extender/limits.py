@@ -148,6 +148,12 @@ REQUIREMENTS_OF_NODE: Final = Limit(
     "beyond it the largest pools are invalid everywhere",
     "test_a_node_evaluates_so_many_requirements_of_node_selectors_and_no_more",
 )
+HOLDERS_OF_DEVICE: Final = Limit(
+    256,
+    "claims, or shares, of a device that reports list, and that sums and filters by namespace consider; of the others "
+    "only the number is told",
+    "test_so_many_holders_of_a_device_are_listed_and_the_rest_is_counted",
+)
 
 DIGITS_OF_QUANTITY: Final = Limit(
     1_000, "exact arithmetic takes more than linear time", "test_what_does_not_parse_is_named_in_the_error"

@@ -7,12 +7,12 @@ import re
 import pytest
 
 from dra_extender.cli import output
-from dra_extender.cli.answers.devices import device_table, sum_table, summed
+from dra_extender.cli.answers.devices import details, device_table, sum_table, summed
 from dra_extender.cli.output import table
 from dra_extender.insight.devicereport.listing import DeviceQuery
 from dra_extender.insight.devicereport.report import CountedDevice, sums
 from dra_extender.plaintext import wrapped
-from tests.support.diagnosis.heldcluster import scene
+from tests.support.diagnosis.heldcluster import scene, shared_by
 from tests.support.questions import device_report
 
 
@@ -120,3 +120,8 @@ def test_columns_move_together_before_lines_run_over() -> None:
 )
 def test_texts_are_folded_below_themselves(text: str, width: int, lines: list[str]) -> None:
     assert wrapped([text], width).splitlines() == lines
+
+
+def test_holders_that_are_not_listed_are_counted() -> None:
+    (device,) = device_report(shared_by(300, 1).view()).devices
+    assert details(device).endswith(", default/c0-0255 (c0-0255), 44 more")

@@ -13,7 +13,7 @@ from dra_extender.devices.cluster import Cluster
 from dra_extender.http.page.parts import DevicesPart, DeviceUpdates
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.hardware import device_class, gpus
-from tests.support.diagnosis.heldcluster import GPU, SHARE, claim, scene
+from tests.support.diagnosis.heldcluster import GPU, SHARE, claim, scene, shared_by
 from tests.support.questions import device_report
 
 PartID = tuple[str, str, str]
@@ -126,3 +126,8 @@ def test_devices_refer_to_their_models(followed: Followed) -> None:
     part = followed.parts[GPU, "a1-gpu", "a1"]
     assert {part.models[row.model] for row in part.devices} == {"A100"}
     assert {row.set for row in part.devices} == {-1}
+
+
+def test_holders_that_a_report_does_not_list_are_counted() -> None:
+    (part,) = (each for each in DeviceUpdates(shared_by(300, 1).view()).refresh() if isinstance(each, DevicesPart))
+    assert [(row.holders, len(row.claims)) for row in part.devices] == [(300, 5)]

@@ -9,6 +9,7 @@ from dra_extender.api.events import Applied
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import ResourceClaimConsumerReference
 from dra_extender.devices.cluster import Cluster
+from dra_extender.devices.usage import DeviceUse
 from dra_extender.insight.devicereport.report import Holding, holders
 from tests.support.devices.objects import make_allocation, make_claim
 
@@ -21,7 +22,7 @@ def cluster() -> Cluster:
 
 
 def found(cluster: Cluster, device: str = "d0") -> list[Holding]:
-    return list(holders(cluster.ledger, cluster.ledger.in_use(POOL).get(device)))
+    return list(holders(cluster.ledger, cluster.ledger.in_use(POOL).get(device, DeviceUse())))
 
 
 def test_a_free_device_has_no_holder(cluster: Cluster) -> None:

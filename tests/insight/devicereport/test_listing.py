@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from dra_extender.insight.devicereport.listing import DeviceQuery, reporting
+from dra_extender.api.quantity import Quantity
+from dra_extender.devices.readonly import ReadOnlyLedger
+from dra_extender.insight.devicereport import report
+from dra_extender.insight.devicereport.listing import DeviceQuery, counting_devices, reporting
 from dra_extender.insight.devicereport.report import Amount, CountedDevice, Holding, sums
+from dra_extender.limits import HOLDERS_OF_DEVICE
+from dra_extender.scheduling.turns import run_at_once
 from tests.support.diagnosis.hardware import RESOURCE, gpus, node, partitions, pool, shares
-from tests.support.diagnosis.heldcluster import GATES, GPU, MIG, NIC, SHARE, claim, scene
+from tests.support.diagnosis.heldcluster import GATES, GPU, MIG, NIC, SHARE, claim, scene, shared_by
 from tests.support.diagnosis.scene import Scene
 from tests.support.questions import device_report
 from tests.support.simulation.objects import make_class, make_node, make_slice
@@ -206,3 +212,50 @@ def test_what_belongs_to_no_node_or_class_has_no_name() -> None:
     assert {item.name for item in sums(found, "nodes")} == {"", "n"}
     assert {item.name for item in sums(found, "classes")} == {""}
     assert sums(found, "namespaces") == ()
+
+
+def test_so_many_holders_of_a_device_are_listed_and_the_rest_is_counted() -> None:
+    (device,) = device_report(shared_by(HOLDERS_OF_DEVICE + 44, 1).view()).devices
+    assert [holder.claim for holder in device.holders] == [f"default/c0-{number:04}" for number in range(256)]
+    assert device.more_holders == 44
+    assert device.capacity == (Amount("memory", "44850Mi", "40Gi", 109.5),)
+    (device,) = device_report(shared_by(HOLDERS_OF_DEVICE, 1).view()).devices
+    assert (len(device.holders), device.more_holders) == (256, 0)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The claims of holders that were made, and capacities of shares that were added."""
+    found: list[str] = []
+    holding, add = report._holding, Quantity.__add__
+
+    def count_holding(ledger: ReadOnlyLedger, uid: str) -> Holding:
+        found.append(uid)
+        return holding(ledger, uid)
+
+    def count_sum(one: Quantity, other: Quantity) -> Quantity:
+        found.append(str(one))
+        return add(one, other)
+
+    monkeypatch.setattr(report, "_holding", count_holding)
+    monkeypatch.setattr(Quantity, "__add__", count_sum)
+    return found
+
+
+def test_a_step_of_a_report_does_not_grow_with_the_shares_of_the_devices(made: list[str]) -> None:
+    taken = [0, *(len(made) for _ in reporting(shared_by(300, 4).view())), len(made)]
+    assert taken[-1] == 4 * HOLDERS_OF_DEVICE
+    assert max(after - before for before, after in pairwise(taken)) == HOLDERS_OF_DEVICE
+
+
+def test_many_devices_with_few_holders_each_are_not_listed_in_one_step(made: list[str]) -> None:
+    taken = [0, *(len(made) for _ in reporting(shared_by(100, 8).view())), len(made)]
+    assert taken[-1] == 800
+    assert max(after - before for before, after in pairwise(taken)) == 300
+
+
+def test_metrics_list_no_holders_and_add_no_shares(made: list[str]) -> None:
+    counts = run_at_once(counting_devices(shared_by(300, 2).view()))
+    assert made == []
+    assert counts.free[SHARE, "memory"] == 0
+    assert counts.drivers == {(SHARE, "shared"): 2}

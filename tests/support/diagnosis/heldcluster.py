@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.diagnosis.hardware import RESOURCE, cluster, device_class
+from tests.support.diagnosis.hardware import RESOURCE, cluster, device_class, node, shares
 from tests.support.diagnosis.scene import Scene
 
 Json = dict[str, Any]
@@ -48,3 +48,13 @@ def scene(*more: Json, gates: str = GATES) -> Scene:
     return Scene(
         [item for item in cluster() if item["kind"] != "DeviceClass"] + CLASSES + HELD + list(more), gates=gates
     )
+
+
+def shared_by(count: int, devices: int) -> Scene:
+    """Each device is shared by this number of claims of different pods."""
+    claims = [
+        claim(f"c{device}-{each:04}", SHARE, "n", f"share-{device}", share=f"{device}-{each:04}", memory=f"{each}Mi")
+        for device in range(devices)
+        for each in range(count)
+    ]
+    return Scene([node("n"), shares("n", devices), *claims], gates=GATES)

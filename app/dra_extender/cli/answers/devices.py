@@ -138,7 +138,8 @@ def details(device: CountedDevice) -> str:
     """What explains the state: the claims that hold the device, or why it cannot be allocated."""
     if device.state in ("used", "shared"):
         amounts = [f"{amount.name} {_of(amount)}" for amount in device.capacity]
-        held = ", ".join(map(_holding, device.holders))
+        more = [f"{device.more_holders} more"] if device.more_holders else []
+        held = ", ".join([*map(_holding, device.holders), *more])
         return "; ".join([*amounts, held] if device.state == "shared" else [held])
     if device.state == "blocked":
         return "taken: " + ", ".join(f"{counter.name} {_of(counter)}" for counter in device.counters)

@@ -35,8 +35,8 @@ AGAIN: Final = 10
 
 class DeviceRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One device. `classes`: index of its classes in the part. `claims` (namespace/name): the first of the `holders`
-    claims that hold it. `model`: index of its model in the part. `set`: index of the counter set that it is a partition
-    of; -1 without one.
+    claims that hold it; holders that a report does not list count too. `model`: index of its model in the part. `set`:
+    index of the counter set that it is a partition of; -1 without one.
     """
 
     name: str
@@ -191,8 +191,8 @@ def _part(id: PoolID, node: str, devices: Sequence[CountedDevice]) -> DevicesPar
         model = models.setdefault(device.model, len(models))
         group = next((sets.get(counter.name.partition("/")[0], -1) for counter in device.counters), -1)
         claims = tuple(dict.fromkeys(holding.claim for holding in device.holders))
-        named = claims[:MOST_CLAIMS]
-        rows.append(DeviceRow(device.name, device.state, device.fill, place, model, len(claims), named, group))
+        named, held = claims[:MOST_CLAIMS], len(claims) + device.more_holders
+        rows.append(DeviceRow(device.name, device.state, device.fill, place, model, held, named, group))
     amounts, filled = tuple(counters.values()), tuple((name, round(fill, 1)) for name, fill in fills.items())
     key = "\n".join(("devices", *id, node))
     return DevicesPart(key, *id, node, tuple(rows), tuple(classes), amounts, problem, tuple(models), filled)

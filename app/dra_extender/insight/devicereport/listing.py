@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import reduce
-from operator import add
 from typing import Final
 
 import msgspec
@@ -41,6 +39,7 @@ from dra_extender.insight.devicereport.report import (
     totals_of,
 )
 from dra_extender.insight.requests import UnknownObjectError, nodes_named
+from dra_extender.limits import HOLDERS_OF_DEVICE
 from dra_extender.scheduling.turns import Turns
 from dra_extender.scheduling.view import View
 
@@ -83,6 +82,11 @@ class DeviceQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 EVERYTHING: Final = DeviceQuery()
 
+Sees = Callable[[str, DeviceID], bool]
+"""True for a node and a device of it that a report has."""
+
+_FREE: Final = DeviceUse()
+
 
 def reporting(
     view: View, wanted: DeviceQuery = EVERYTHING, *, limit: int | None = None, after: str = ""
@@ -118,19 +122,23 @@ def reporting(
 
 
 def counting(
-    view: View, published: PublishedPool, classes: ClassMembers, sees: Callable[[str, DeviceID], bool] | None = None
+    view: View, published: PublishedPool, classes: ClassMembers, sees: Sees | None = None, most: int = HOLDERS_OF_DEVICE
 ) -> Turns[list[CountedDevice]]:
-    """The devices of one pool. With `sees`, a function of node and device, only those for which it returns True."""
+    """The devices of one pool, each with at most this number of holders. With `sees`, only those which that sees."""
     found: list[CountedDevice] = []
     problem = _problem(published, view.features)
     newest = with_devices(tuple(published.newest()), view.features)
     for item, models in [(each, published.device_list(each).models) for each in newest]:  # slices go between turns
         yield from classes.learn(models)
-        pool = _PoolCount(published, view.ledger, view.features, problem)
+        pool, listed = _PoolCount(published, view.ledger, view.features, problem), 0
         for device, model in zip(item.spec.devices, models, strict=True):
             node = item.spec.node_name or device.node_name or ""
             if sees is None or sees(node, (*published.id, device.name)):
-                found.append(pool.device(device, model.traits, node, classes.of(model)))
+                if listed >= HOLDERS_OF_DEVICE:
+                    yield
+                    pool, listed = _PoolCount(published, view.ledger, view.features, problem), 0
+                found.append(pool.device(device, model.traits, node, classes.of(model), most))
+                listed += len(found[-1].holders)
         yield
     return found
 
@@ -141,7 +149,7 @@ def counting_devices(view: View) -> Turns[DeviceCounts]:
     for pool in list(view.cluster.inventory.pools):
         published = view.cluster.inventory.pools.get(pool)
         if published is not None:
-            found.add((yield from counting(view, published, classes)))
+            found.add((yield from counting(view, published, classes, most=0)))
     return found
 
 
@@ -152,9 +160,7 @@ def _problem(pool: PublishedPool, features: FeatureGates) -> str:
     return next((defect.what for defect in defects(tuple(pool.newest()), features)), "")
 
 
-def _visible(
-    inventory: ReadOnlyInventory, nodes: Collection[str]
-) -> tuple[Iterable[PoolID], Callable[[str, DeviceID], bool] | None]:
+def _visible(inventory: ReadOnlyInventory, nodes: Collection[str]) -> tuple[Iterable[PoolID], Sees | None]:
     """(the pools that these nodes see, a function for `counting`); of all pools and devices if no nodes are given. A
     device that cannot be allocated is visible on its own node.
     """
@@ -227,15 +233,15 @@ class _PoolCount:
             elif self._offered:
                 for device in filter(None, map(pool.device, self._in_use)):
                     for id, amount in counters_consumed(device):
-                        before = self._drawn.get(id)
-                        self._drawn[id] = amount if before is None else before + amount
+                        self._drawn[id] = self._drawn[id] + amount if id in self._drawn else amount
 
-    def device(self, device: Device, traits: Traits, node: str, classes: tuple[str, ...]) -> CountedDevice:
-        use = self._in_use.get(EVERY_DEVICE) or self._in_use.get(device.name)
+    def device(self, device: Device, traits: Traits, node: str, classes: tuple[str, ...], most: int) -> CountedDevice:
+        use = self._in_use.get(EVERY_DEVICE) or self._in_use.get(device.name, _FREE)
         taints = tuple(map(str, traits.taints)) if self._features.DRADeviceTaints else ()
         capacity = tuple(_capacities(traits, use)) if self._features.DRAConsumableCapacity and traits.multi else ()
         problem = self._problem or _gated(traits, self._features)
         state = _state(use, problem, bool(taints), self._is_blocked(device))
+        listed = tuple(holders(self._ledger, use, most))
         fill = 100.0 if state == "used" else max((amount.percent for amount in capacity), default=0.0)
         return CountedDevice(
             driver=self._id[0],
@@ -247,7 +253,8 @@ class _PoolCount:
             taints=taints,
             capacity=capacity,
             counters=tuple(self._counters(device)),
-            holders=tuple(holders(self._ledger, use)),
+            holders=listed,
+            more_holders=len(use.owners) + len(use.shares) - len(listed),
             fill=fill,
             model=_model(device, self._id[0]),
             problem=problem,
@@ -267,8 +274,8 @@ class _PoolCount:
                 yield _amount("/".join(counter), self._drawn.get(counter), self._offered[counter])
 
 
-def _state(use: DeviceUse | None, problem: str, tainted: bool, blocked: bool) -> DeviceState:
-    if use is not None:
+def _state(use: DeviceUse, problem: str, tainted: bool, blocked: bool) -> DeviceState:
+    if use:
         return "used" if use.owners else "shared"
     if problem:
         return "unusable"
@@ -289,11 +296,9 @@ def _gated(traits: Traits, features: FeatureGates) -> str:
     return ""
 
 
-def _capacities(traits: Traits, use: DeviceUse | None) -> Iterator[Amount]:
+def _capacities(traits: Traits, use: DeviceUse) -> Iterator[Amount]:
     for name, offer in traits.capacity.items():
-        shares = use.shares.values() if use is not None else ()
-        taken = [consumed[name] for consumed in shares if name in consumed]
-        yield _amount(name, reduce(add, taken) if taken else None, offer.value)
+        yield _amount(name, Quantity(use.consumed.get(name, 0), offer.value.format), offer.value)
 
 
 def _amount(name: str, used: Quantity | None, of: Quantity) -> Amount:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Final, Literal
 
 import msgspec
@@ -24,6 +25,7 @@ from dra_extender.devices.models import CounterID, consumption
 from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.readonly import ReadOnlyLedger
 from dra_extender.devices.usage import EVERY_DEVICE, DeviceUse
+from dra_extender.limits import HOLDERS_OF_DEVICE
 
 DeviceState = Literal["free", "shared", "used", "blocked", "tainted", "unusable"]
 STATES: Final[Mapping[DeviceState, str]] = {
@@ -63,16 +65,14 @@ class Holding(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         return self.claim.partition("/")[0]
 
 
-def holders(ledger: ReadOnlyLedger, use: DeviceUse | None) -> Iterator[Holding]:
-    """Who uses a device in this way (`ReadOnlyLedger.in_use`): owners, then shares. None stands for a free device."""
-    if use is None:
-        return
-    for uid in sorted(use.owners):
+def holders(ledger: ReadOnlyLedger, use: DeviceUse, most: int = HOLDERS_OF_DEVICE) -> Iterator[Holding]:
+    """Who uses a device in this way (`ReadOnlyLedger.in_use`): owners, then shares; `most`, those known first."""
+    owners = sorted(islice(use.owners, most))
+    for uid in owners:
         yield _holding(ledger, uid)
-    for (uid, share), taken in sorted(use.shares.items(), key=lambda item: item[0]):
-        yield replace(
-            _holding(ledger, uid), share=share, consumed={name: str(amount) for name, amount in taken.items()}
-        )
+    for uid, share in sorted(islice(use.shares, most - len(owners))):
+        taken = {name: str(amount) for name, amount in use.shares[uid, share].items()}
+        yield replace(_holding(ledger, uid), share=share, consumed=taken)
 
 
 def _holding(ledger: ReadOnlyLedger, uid: str) -> Holding:
@@ -88,6 +88,7 @@ class CountedDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, k
     classes that select it. `taints`: the taints that keep pods away, as key=value:effect. `capacity`: only for a device
     that can be shared. `counters`: the counters that it consumes. `fill`: the percentage in use; of a shared device,
     the percentage of its fullest capacity. `model`: its attribute productName or model, if it publishes one.
+    `more_holders`: the number of holders that are not listed.
     """
 
     driver: str
@@ -100,6 +101,7 @@ class CountedDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, k
     capacity: tuple[Amount, ...] = ()
     counters: tuple[Amount, ...] = ()
     holders: tuple[Holding, ...] = ()
+    more_holders: int = 0
     fill: float = 0.0
     model: str = ""
     problem: str = ""
@@ -167,7 +169,7 @@ By = Literal["nodes", "drivers", "classes", "namespaces"]
 
 class Sum(msgspec.Struct, frozen=True, kw_only=True):
     """The devices of one node, driver or class, or the devices that claims of one namespace hold, and the number of
-    `claims` and `pods` that hold them. A device of several classes counts for each.
+    listed `claims` and `pods` that hold them. A device of several classes counts for each.
     """
 
     name: str

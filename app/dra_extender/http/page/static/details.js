@@ -71,7 +71,7 @@ function describe(found) {
     element("p", { class: "state" }, element("span", { class: `cell swatch ${device.state}`, "aria-hidden": "true" }), element("span", {}, element("b", {}, device.state), `: ${MEANING[/** @type {"used"} */ (device.state)]}`)),
     device.problem && element("p", { class: "problem" }, device.problem),
     facts([["Node", device.node || found.nodes], ["Driver", device.driver], ["Pool", device.pool], ["Slice", found.slice], ["Classes", (device.classes ?? []).join(", ") || "none"]]),
-    ...list("Allocated to", "holders", (device.holders ?? []).map(holder)),
+    ...list("Allocated to", "holders", [...(device.holders ?? []).map(holder), ...(device.more_holders ? [element("li", {}, `and ${device.more_holders} more`)] : [])]),
     ...list("Capacity", "amounts", [...(device.capacity ?? []), ...plain(found.capacity, device.capacity ?? [])].map(amount)),
     ...list("Counters of the pool", "amounts", (device.counters ?? []).map(amount)),
     ...list("Taints", "taints", found.taints.map(taint)),
