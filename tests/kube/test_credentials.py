@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import stat
 from collections.abc import AsyncIterator
@@ -13,7 +14,7 @@ import trustme
 import yaml
 from aiohttp import web
 
-from dra_extender.api.errors import UnreachableError
+from dra_extender.api.errors import OutcomeUnknownError, UnreachableError
 from dra_extender.kube import credentials
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import ClientSettings, CredentialsError, load
@@ -81,6 +82,18 @@ async def test_a_token_file_is_read_again_when_it_changes(tmp_path: Path, monkey
     assert await found.authorization() == "Bearer first"
     monkeypatch.setattr(credentials, "REFRESH_PERIOD", -1.0)
     assert await found.authorization() == "Bearer second"
+
+
+async def test_a_request_does_not_wait_for_new_credentials_longer_than_its_time(tmp_path: Path) -> None:
+    """Its time passed at most once, and the next request goes on with the old token."""
+    path = kubeconfig(tmp_path / "config", "http://127.0.0.1:1", {"token": "abc"})
+    async with await KubeClient.connect(ClientSettings(kubeconfig=str(path), timeout=0.01)) as client:
+        client.credentials._refresh = asyncio.Event().wait  # type: ignore[assignment]
+        client.credentials._refreshed -= credentials.REFRESH_PERIOD + 1.0
+        with pytest.raises(OutcomeUnknownError):
+            await client.get("/")
+        with pytest.raises(UnreachableError):
+            await client.get("/")
 
 
 async def test_a_token_that_cannot_be_refreshed_stays_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,6 +213,18 @@ async def test_client_certificates_work_and_are_read_again_when_they_change(
         secure.issue("second")
         await client.credentials.refresh()
         assert await client.get("/") == b'"second"'
+
+
+async def test_a_new_authority_is_trusted_after_it_was_written(secure: SecureServer, tmp_path: Path) -> None:
+    cluster = {"certificate-authority": str(tmp_path / "server.crt"), "tls-server-name": "api.example.com"}
+    trustme.CA().cert_pem.write_to_path(tmp_path / "server.crt")
+    path = kubeconfig(tmp_path / "config", secure.url, secure.issue("first"), **cluster)
+    async with await KubeClient.connect(ClientSettings(kubeconfig=str(path))) as client:
+        with pytest.raises(UnreachableError, match="certificate"):
+            await client.get("/")
+        secure.ca.cert_pem.write_to_path(tmp_path / "server.crt")
+        await client.credentials.refresh()
+        assert await client.get("/") == b'"first"'
 
 
 async def test_a_server_with_another_name_or_authority_is_not_trusted(secure: SecureServer, tmp_path: Path) -> None:

@@ -185,6 +185,8 @@ def test_the_claim_belongs_to_the_pod_and_has_one_name() -> None:
     assert claim_name(given).startswith("p-extended-resources-")
     long = convert(Pod, {"metadata": {"name": "x" * 250, "uid": "u"}})
     assert len(claim_name(long)) == 63
+    alike = {claim_name(convert(Pod, {"metadata": {"name": "x" * 60, "uid": f"u{n}"}})) for n in range(4_000)}
+    assert len(alike) == 4_000
 
 
 def test_who_borrows_is_not_worked_out_for_more_requests_than_a_claim_may_have() -> None:

@@ -120,6 +120,21 @@ async def test_a_leader_that_has_to_list_everything_again_gives_the_lease_back_a
         assert leader(world) == "one"
 
 
+async def test_a_replica_that_leaves_does_not_take_the_lease_again(world: World, start_service: StartService) -> None:
+    async with start_service(identity="one", **ELECTION) as service:
+        await until(service.replica.leads)
+        backup = back_up(world.api)
+        world.claim("later")
+        await until(lambda: service.replica.running.cluster.ledger.get("default", "later") is not None)
+        service.replica.leaving = True
+        try:
+            restore(world.api, backup)
+            await until(lambda: service.replica.set_backs == 1 and service.replica.could_lead())
+            assert (leader(world), service.replica.election) == ("", None)
+        finally:
+            service.replica.leaving = False  # it can be stopped
+
+
 async def test_nothing_refers_to_an_ended_engine_when_what_it_left_is_freed(
     world: World, start_service: StartService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

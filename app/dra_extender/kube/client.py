@@ -1,9 +1,9 @@
 """One HTTP session with the API server: raw bytes in and out.
 
-`KubeClient` promises that every call ends within its timeout, with the body of a 2xx answer or with one of
-`api.errors`, which distinguish a request that was not carried out from one whose outcome is unknown. What is
-refused (429) is repeated with jitter as long as the time allows, unless the caller forbids it; nothing else is ever
-sent twice.
+`KubeClient` promises that every call ends within its timeout (twice that while new credentials are slow), with the body
+of a 2xx answer or with one of `api.errors`, which distinguish a request that was not carried out from one whose outcome
+is unknown. What is refused (429) is repeated with jitter as long as the time allows, unless the caller forbids it;
+nothing else is ever sent twice.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class KubeClient:
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=WATCH_SILENCE)
         with self._translated("GET", path):
-            options = await self._options({"params": params}, timeout)
+            options = await self._options({"params": params}, timeout, self._timeout)
             async with self._session.request("GET", self.credentials.server + path, **options) as reply:
                 if not _is_success(reply.status):
                     raise _failure(reply.status, reply.headers, await reply.read())
@@ -199,14 +199,16 @@ class KubeClient:
 
     async def _once(self, method: str, path: str, sent: Mapping[str, Any], timeout: float, most: int | None) -> bytes:
         for refreshed in (False, True):
-            options = await self._options(sent, aiohttp.ClientTimeout(total=timeout))
             with self._translated(method, path):
+                options = await self._options(sent, aiohttp.ClientTimeout(total=timeout), timeout)
                 async with self._session.request(method, self.credentials.server + path, **options) as reply:
                     data = await (reply.read() if most is None else _read(reply, most))
             if reply.status != _UNAUTHORIZED or refreshed:
                 break
             # Refused before anything was done: a token may just have expired.
-            await self.credentials.refresh()
+            with self._translated(method, path):
+                async with asyncio.timeout(timeout):
+                    await self.credentials.refresh()
         if not _is_success(reply.status):
             raise _failure(reply.status, reply.headers, data)
         return data
@@ -229,8 +231,10 @@ class KubeClient:
                 raise UnreachableError(0, "Closed", f"{method} {path}: this client is closed") from None
             raise
 
-    async def _options(self, sent: Mapping[str, Any], timeout: aiohttp.ClientTimeout) -> dict[str, Any]:
-        authorization = await self.credentials.authorization()
+    async def _options(self, sent: Mapping[str, Any], timeout: aiohttp.ClientTimeout, seconds: float) -> dict[str, Any]:
+        """Raises TimeoutError if looking for new credentials takes more than these seconds."""
+        async with asyncio.timeout(seconds):
+            authorization = await self.credentials.authorization()
         tokens = dict.fromkeys(self._token_headers, authorization) if authorization else {}
         return {
             **sent,

@@ -2,8 +2,9 @@
 
 `Credentials` promises an address, a TLS context and a fresh `Authorization` header for every request. Loading is that
 of kubernetes-asyncio: kubeconfig files (several, merged; tokens, client certificates, exec plugins, OIDC) or the
-service account of the pod. Tokens and client certificates that change on disk or expire are picked up without a
-restart. Importing kubernetes-asyncio costs most of a second, so it happens only when one of them is needed.
+service account of the pod. Tokens and client certificates that change on disk or expire, and new authorities, are
+picked up without a restart. Importing kubernetes-asyncio costs most of a second, so it happens only when one of them is
+needed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,7 +67,8 @@ class Credentials:
         self._refresh = refresh
         self._refreshed = time.monotonic()
         self._lock = asyncio.Lock()
-        self._certificate: tuple[str, int] | None = None
+        self._loaded: dict[str, tuple[str, int]] = {}
+        """The files that the TLS context has, and when they were written."""
         self.ssl: ssl.SSLContext | bool = self._context() if self.server.startswith("https") else True
 
     @property
@@ -98,7 +101,7 @@ class Credentials:
             try:
                 await self._refresh()
                 if isinstance(self.ssl, ssl.SSLContext):
-                    self._load_certificate(self.ssl)
+                    self._load_files(self.ssl)
             except _loading_problems() as problem:
                 log.warning("credentials not refreshed, the old ones stay in use", problem=str(problem))
             except Exception as problem:
@@ -112,18 +115,22 @@ class Credentials:
         if configuration is not None and not configuration.verify_ssl:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-        self._load_certificate(context)
+        self._load_files(context)
         return context
 
-    def _load_certificate(self, context: ssl.SSLContext) -> None:
-        """Give new connections the client certificate, if it is another than before."""
-        path = getattr(self._configuration, "cert_file", None)
-        if not path:
-            return
-        stamp = (path, Path(path).stat().st_mtime_ns)
-        if stamp != self._certificate:
-            context.load_cert_chain(path, keyfile=self._configuration.key_file)
-            self._certificate = stamp
+    def _load_files(self, context: ssl.SSLContext) -> None:
+        """Give new connections the authorities and the client certificate, if they are others than before. Earlier
+        authorities stay trusted. Raises OSError.
+        """
+        key = getattr(self._configuration, "key_file", None)
+        for name, load in (
+            ("ssl_ca_cert", context.load_verify_locations),
+            ("cert_file", partial(context.load_cert_chain, keyfile=key)),
+        ):
+            path = getattr(self._configuration, name, None)
+            if path and (written := (path, Path(path).stat().st_mtime_ns)) != self._loaded.get(name):
+                load(path)
+                self._loaded[name] = written
 
 
 async def load(settings: ClientSettings) -> Credentials:

@@ -64,7 +64,9 @@ class _Discovery(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def discover(client: KubeClient) -> Served:
-    """Ask the API server. Raises RejectedError if it does not serve resource.k8s.io/v1, and the client's ApiErrors."""
+    """Ask the API server. Raises RejectedError if it does not serve resource.k8s.io/v1, and the client's ApiErrors. An
+    API group that answers with an error may have PodGroups: without them, gangs would be bound pod by pod.
+    """
     resources = await _resources(client, GROUP, RULE_VERSIONS)
     if "resourceclaims" not in resources.get("v1", ()):
         offered = ", ".join(sorted(resources)) or "none"

@@ -45,8 +45,8 @@ CANNOT_SCHEDULE = "cannot schedule extended resource claim"
 TOO_MANY = f"a pod with extended resources has more than {CONTAINERS_OF_POD:,} containers"
 
 NANO = 10**9
-_NAME_PREFIX = 58
-"""The API server cuts prefixes of generated names there; five characters follow."""
+_NAME_PREFIX = 53
+"""Ten characters follow, so that a name has at most 63."""
 
 
 class ExtendedResources(msgspec.Struct, frozen=True):
@@ -222,7 +222,7 @@ def synthetic_uid(pod: Pod) -> str:
 
 def claim_name(pod: Pod) -> str:
     """The name of the pod's claim, derived from the pod's UID: creating it twice fails."""
-    suffix = hashlib.sha256(pod.metadata.uid.encode()).hexdigest()[:5]
+    suffix = hashlib.sha256(pod.metadata.uid.encode()).hexdigest()[:10]
     return f"{pod.metadata.name}-extended-resources-"[:_NAME_PREFIX] + suffix
 
 

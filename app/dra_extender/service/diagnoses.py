@@ -132,10 +132,11 @@ class Diagnoses:
         for uid in self.pending():
             pod = self._view.pods.get(uid)
             if uid in self._queued or pod is None or not self._is_due(pod):
-                continue
-            spec = encode(pod.spec)
-            self._put(pod, (yield from content_of(self._view, pod, spec)))
-            size += len(spec) + BYTES_OF_POD
+                size += BYTES // PORTION
+            else:
+                spec = encode(pod.spec)
+                self._put(pod, (yield from content_of(self._view, pod, spec)))
+                size += len(spec) + BYTES_OF_POD
             if size >= BYTES:
                 size = 0
                 yield

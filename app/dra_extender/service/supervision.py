@@ -80,12 +80,12 @@ class Supervision:
         """Release the lease, if any: when running binds have ended, at the latest after these seconds. Longer binds
         continue.
         """
-        replica = self._replica
-        if replica.election is None:
+        replica, election = self._replica, self._replica.election
+        if election is None:
             return
         if replica.engine is not None and replica.leading:
             await replica.engine.extender.binder.wait(seconds)
-        await replica.election.release()
+        await election.release()
 
     async def _decide(self, served: Served) -> None:
         """Work with these versions until the API server withdraws one, or is set back. Running binds end as in a crash
@@ -127,6 +127,8 @@ class Supervision:
 
         if not self._settings.leader_election:
             lead(True)
+            return
+        if self._replica.leaving:  # it has given the lease back, or will not get one
             return
         election = LeaderElection(self._client, self._lease, on_change=lead, fit=self._replica.could_lead)
         self._replica.election = election

@@ -17,7 +17,7 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.insight.why.text import LONGEST
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.turns import run_at_once
-from dra_extender.service.diagnoses import CLAIM_SECONDS, REMEMBERED, REPORT_SECONDS, Diagnoses
+from dra_extender.service.diagnoses import CLAIM_SECONDS, PORTION, REMEMBERED, REPORT_SECONDS, Diagnoses
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.strategy import with_metadata
 from tests.support.simulation.world import Service, World
@@ -269,6 +269,13 @@ async def test_pods_with_many_amounts_are_searched_one_in_a_turn(amounts: int, w
         await asyncio.sleep(0)
         turns += 1
     assert (turns >= 10) is bool(amounts)
+
+
+async def test_pods_that_are_not_due_are_searched_in_turns(world: World, service: Service) -> None:
+    pods = [make_pod(f"p{number}", "missing") for number in range(2 * PORTION + 100)]
+    told = Told(service)
+    told.diagnoses._refused = lambda: {pod.metadata.uid: 1 for pod in pods}
+    assert sum(1 for _ in told.diagnoses._search()) == 2
 
 
 async def test_pods_whose_claims_are_missing_are_found_however_many_there_are(serving: Service) -> None:

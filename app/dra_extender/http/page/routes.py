@@ -134,7 +134,8 @@ async def messages(updates: PageUpdates, last_event_id: str) -> AsyncGenerator[b
                 await asyncio.sleep(0 if behind else GAP)
             else:
                 try:
-                    await asyncio.wait_for(changed.wait(), min(BEAT, max(0.0, end - loop.time())))
+                    async with asyncio.timeout(min(BEAT, max(0.0, end - loop.time()))):
+                        await changed.wait()
                 except TimeoutError:
                     yield b": still here\n\n"
 
