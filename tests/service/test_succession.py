@@ -7,6 +7,8 @@ import asyncio
 import aiohttp
 import pytest
 
+from dra_extender.scheduling.nomination.controller import PreemptionController
+from dra_extender.service.engine import RESTORING
 from dra_extender.service.service import Service
 from embedded_cluster import RequestFault
 from embedded_cluster.hardware import node
@@ -112,6 +114,25 @@ async def test_a_standby_that_cannot_forward_refuses_calls_and_is_not_ready_unti
         await first.stop()
         await until_ready(second)
         assert leader(world) == "two"
+
+
+async def test_a_new_leader_decides_nothing_until_it_has_restored_the_nominations(
+    world: World, start_service: StartService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod of low priority got the device for which another pod had preempted."""
+    known, restore = asyncio.Event(), PreemptionController.restore
+
+    async def waiting(controller: PreemptionController) -> None:
+        await known.wait()
+        await restore(controller)
+
+    monkeypatch.setattr(PreemptionController, "restore", waiting)
+    async with start_service(identity="one", preemption="on", **ELECTION) as service:
+        await until(service.replica.leads)
+        await until(lambda: service.replica.unavailable() == RESTORING)
+        assert service.replica.unready() == ""
+        known.set()
+        await until(lambda: service.replica.unavailable() == "")
 
 
 async def test_a_standby_that_forwards_is_ready_and_the_leader_decides(

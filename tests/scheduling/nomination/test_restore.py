@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from dra_extender.scheduling.nomination.controller import RESTORE_SECONDS
 from dra_extender.scheduling.nomination.nominations import PREEMPTING, is_preempting
 from tests.support.allocation.heavy import LOOPS, selecting
 from tests.support.scheduling.nominating import FOUR, ON, full, tried, until_bound, wanting
 from tests.support.simulation.api import deleted
-from tests.support.simulation.objects import Objects, make_claim, make_pod
+from tests.support.simulation.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.strategy import with_metadata, with_pod_status
 from tests.support.simulation.virtualtime import START
 from tests.support.simulation.workers import VirtualWorkers
@@ -143,3 +144,18 @@ async def test_a_new_leader_waits_for_workers_before_it_gives_up_a_nomination(wo
     assert world.api.pod("p").status.nominated_node_name == "n1"
     assert await until_bound(world, second, "p") == "n1"
     assert world.api.evicted == ["a"]
+
+
+async def test_a_new_leader_waits_for_all_nominations_together(world: World) -> None:
+    """A pod with many costly selectors used up the time for all others."""
+
+    def workers() -> VirtualWorkers:
+        return VirtualWorkers(lambda asked: 1.5 if "//x" in getattr(asked, "expression", "") else 0.1)
+
+    world.add(make_class(), make_node("n1"), make_slice("n1", ["a", "b"]))
+    world.add(selecting("of-x", *(f"{LOOPS} //x{number}" for number in range(8))), selecting("of-p", f"{LOOPS} //p"))
+    world.add(*(with_pod_status(make_pod(name, f"of-{name}", priority=ord(name) - 100), NOMINATED) for name in "xp"))
+    service = world.service(config=ON, workers=workers())
+    service.start()
+    await world.settle(RESTORE_SECONDS + 1.0)
+    assert "uid-p" in service.extender.nominations

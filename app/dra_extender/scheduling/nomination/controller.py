@@ -25,7 +25,7 @@ from dra_extender.api.errors import ApiError
 from dra_extender.scheduling.gangs.controller import Gangs
 from dra_extender.scheduling.gangs.gang import gang_with_devices
 from dra_extender.scheduling.handle import Handle
-from dra_extender.scheduling.nomination.lifecycle import Evictions, NominationLifecycle, Questions
+from dra_extender.scheduling.nomination.lifecycle import UNKNOWN, Evictions, NominationLifecycle, Questions
 from dra_extender.scheduling.nomination.nominations import Nomination, Nominations, is_preempting
 from dra_extender.scheduling.nomination.preemptors import Preemptor, Preemptors
 from dra_extender.scheduling.outcomes import PREEMPTIONS, PreemptionResult
@@ -38,7 +38,9 @@ from dra_extender.scheduling.release.clear import Clearer
 log = structlog.get_logger(__name__)
 
 RESTORE_SECONDS: Final = 5.0
-"""How long a new leader waits for workers, all nominations together."""
+"""How long a new leader waits for workers, all nominations together,"""
+RESTORE_PAUSE: Final = 0.5
+"""and between two attempts."""
 _NO_RESULT: dict[str, PreemptionResult] = {"fits": "needless", "waits": "needless", "unknown": "waiting"}
 
 
@@ -62,7 +64,8 @@ class PreemptionController:
         self._questions = Questions(handle, nominations, self._evictions, budgets, gangs)
         self.terms = self._questions.terms
         self._lifecycle = NominationLifecycle(self._questions, self._preemptors, clearer)
-        self._restored = False
+        self.restored = False
+        """False until a new leader knows the nominations. The verbs are not answered before."""
 
     @property
     def stuck(self) -> int:
@@ -97,21 +100,33 @@ class PreemptionController:
 
     def pod_applied(self, pod: Pod) -> None:
         """The watch shows a pod. Remove a condition without a nomination: our write was stored late."""
-        ours = self._restored and self._handle.leading()
+        ours = self.restored and self._handle.leading()
         if ours and is_preempting(pod) and pod.metadata.uid not in self._nominations:
             self._lifecycle.records.erase(pod.metadata.uid, pod.status.nominated_node_name)
 
     async def restore(self) -> None:
-        """Continue with the nominations of the previous leader, by priority."""
-        self._restored = False
-        self._nominations.clear()
+        """Continue with the nominations of the previous leader, by priority. All are decided again until workers have
+        answered for all, or the time is over.
+        """
+        self.restored = False
         self._lifecycle.records.clear()
-        deadline = self._view.clock.monotonic() + RESTORE_SECONDS
-        for pod in sorted(filter(is_preempting, self._view.pods), key=lambda pod: -pod.spec.priority):
+        deadline, kept = self._view.clock.monotonic() + RESTORE_SECONDS, dict[str, bool | None]()
+        while True:
+            self._nominations.clear()
+            pods = sorted(filter(is_preempting, self._view.pods), key=lambda pod: -pod.spec.priority)
+            for pod in pods:
+                if (uid := pod.metadata.uid) not in self._nominations:
+                    kept[uid] = await self._restore(pod)
+                    await asyncio.sleep(0)
+            if None not in kept.values() or self._view.clock.monotonic() >= deadline:
+                break
+            await asyncio.sleep(RESTORE_PAUSE)
+        for pod in pods:
             if pod.metadata.uid not in self._nominations:
-                await self._restore(pod, deadline - self._view.clock.monotonic())
-                await asyncio.sleep(0)
-        self._restored = True
+                self._lifecycle.records.erase(pod.metadata.uid, pod.status.nominated_node_name)
+        for each in self._nominations:
+            log.info("restored a nomination", pod=each.pod.metadata.key, node=each.node, victims=len(each.victims))
+        self.restored = True
 
     async def work(self) -> None:
         """Advance the nominations, then evaluate preemption for pods that may preempt."""
@@ -228,16 +243,19 @@ class PreemptionController:
         if result == "failed":  # the write may be stored all the same
             self._lifecycle.records.ended(nomination)
 
-    async def _restore(self, pod: Pod, seconds: float) -> None:
+    async def _restore(self, pod: Pod) -> bool | None:
+        """Nominate the pod again if it keeps its place: True if so, None as long as workers have not answered."""
         view, uid, node = self._view, pod.metadata.uid, pod.status.nominated_node_name
         waits = node and not pod.spec.node_name and not view.pods.is_terminating(uid)
-        found = None
-        if waits and view.config.may_clear_for(pod.spec.scheduler_name):
-            taken = any(each.is_for(pod) for each in self._nominations)
-            found = await self._questions.restored(pod, seconds) if not taken else None
+        if not waits or not view.config.may_clear_for(pod.spec.scheduler_name):
+            return False
+        if any(each.is_for(pod) for each in self._nominations):
+            return False
+        found = await self._questions.restored(pod)
+        if found is UNKNOWN:
+            return None
         if found is None or uid not in found[1]:
-            self._lifecycle.records.erase(uid, node)
-            return
+            return False
         (claims, places), gang = found, gang_with_devices(view, pod)
         victims = tuple(dict.fromkeys(entry.uid for claim in claims for entry in claim.status.reserved_for))
         known = [victim for uid in victims if (victim := view.pods.get(uid)) is not None]
@@ -252,4 +270,4 @@ class PreemptionController:
                 claims=tuple(claim.metadata.uid for claim in claims),
             )
         )
-        log.info("restored a nomination", pod=pod.metadata.key, node=node, victims=len(known))
+        return True

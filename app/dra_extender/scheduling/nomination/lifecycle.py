@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from typing import Final
 
 import msgspec
 import structlog
@@ -49,6 +50,8 @@ log = structlog.get_logger(__name__)
 TARGET = "DisruptionTarget"
 PREEMPTED = "PreemptionByScheduler"
 REMEMBERED = 10_000
+UNKNOWN: Final[PlacesWithout] = ((), {})
+"""The answer if workers have not answered yet."""
 
 
 class Evictions:
@@ -198,33 +201,32 @@ class Questions(msgspec.Struct, frozen=True):
         names: Sequence[str],
         victims: Sequence[str] | None = None,
         unknown: PlacesWithout | None = None,
-        seconds: float = 0.0,
     ) -> PlacesWithout | None:
         """Where the pod fits now with its gang, itself on one of these nodes; None if it does not. `victims` (UIDs):
-        once these, and pods that terminate on the nodes, are gone. `unknown`: the answer if this cannot be decided
-        within `seconds`.
+        once these, and pods that terminate on the nodes, are gone. `unknown`: the answer if this cannot be decided now.
         """
         terms, leaving = self.terms(pod), victims is not None
         terms = msgspec.structs.replace(terms, terminating=terms.terminating.union(victims or ()))
-        return await self.handle.deferred.decide_within(
-            seconds, pod, lambda view, _: placed_without(view, terms, names, leaving=leaving, unknown=unknown)
+        found, _ = await self.handle.deferred.decide(
+            pod, lambda view: placed_without(view, terms, names, leaving=leaving, unknown=unknown)
         )
+        return found
 
     async def is_lost(self, nomination: Nomination, pod: Pod) -> bool:
         """True when the pod would need more victims: a pod of higher priority took the devices, for example."""
         names = tuple(nomination.by_pod.values())
-        return await self.placed(pod, names, nomination.victims, unknown=((), {})) is None
+        return await self.placed(pod, names, nomination.victims, UNKNOWN) is None
 
-    async def restored(self, pod: Pod, seconds: float) -> PlacesWithout | None:
+    async def restored(self, pod: Pod) -> PlacesWithout | None:
         """The claims of terminating pods, and the places to keep for the pod or its gang. None when nothing is to be
-        kept, or this cannot be decided within `seconds`.
+        kept, and UNKNOWN.
         """
         gang = gang_with_devices(self.handle.view, pod)
         if pod.spec.preemption_policy == NEVER or pod.spec.scheduling_gates:
             return None
         pods = filter(is_preempting, gang.waiting if gang is not None else (pod,))
         names = tuple({each.status.nominated_node_name: None for each in pods})
-        return await self.placed(pod, names, (), seconds=seconds)
+        return await self.placed(pod, names, (), UNKNOWN)
 
 
 class NominationLifecycle:
