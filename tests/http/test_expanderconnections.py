@@ -65,6 +65,20 @@ async def test_new_certificates_are_used_after_the_service_has_seen_them(stage: 
         await server.stop(0)
 
 
+async def test_a_file_of_authorities_that_is_being_written_is_read_again(stage: Stage) -> None:
+    server = ExpanderServer(stage.known, stage.metrics, "127.0.0.1:0", stage.files, 100_000)
+    await server.start()
+    try:
+        written = stage.files[2].read_bytes()
+        stage.files[2].write_bytes(b"")
+        await server.renew(True)
+        stage.files[2].write_bytes(written)
+        await server.renew(False)
+        assert await asked(server, stage, stage.ca) == ["a"]
+    finally:
+        await server.stop(0)
+
+
 async def asked(server: ExpanderServer, stage: Stage, authority: trustme.CA) -> list[str] | None:
     """The answer to a client that trusts this authority; None if it does not trust the server."""
     own = stage.clients.issue_cert("ca")

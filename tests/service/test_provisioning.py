@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import re
 from collections.abc import AsyncIterator, Callable
@@ -242,10 +243,16 @@ LARGE = [node("b", pods="200"), gpus("b", "A", POD_SETS, "1Gi", "1.0.0"), *templ
 
 async def test_of_a_gang_with_more_pods_equal_ones_share_a_template(begin: Begin) -> None:
     template, created = await begin(LARGE).reconcile()
-    sets = [{"podTemplateRef": {"name": "gang-train-0"}, "count": POD_SETS + 4}]
-    assert created.json["spec"]["podSets"] == sets
+    assert created.json["spec"]["podSets"] == [{"podTemplateRef": {"name": "gang-train-0"}, "count": POD_SETS + 4}]
     claims = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
     assert template.json["template"]["spec"]["resourceClaims"] == claims
+
+
+async def test_nothing_is_written_for_a_gang_that_needs_more_templates_than_a_request_has(begin: Begin) -> None:
+    unlike = copy.deepcopy(LARGE)
+    for number, one in enumerate(unlike[3:]):
+        one["spec"]["containers"][0]["resources"] = {"requests": {"memory": str(number)}}
+    assert await begin(unlike).reconcile() == []
 
 
 async def test_the_pods_of_a_gang_are_compared_in_turns_of_the_event_loop(

@@ -27,23 +27,19 @@ def kind(
     return cast(Watched, SimpleNamespace(resource=resource, synced=synced, behind=behind, problem=problem))
 
 
-def engine(*kinds: Watched, restoring: str = "") -> Engine:
+def engine(*kinds: Watched) -> Engine:
     """As much of one as a replica needs."""
     health = WatchHealth(kinds, GAP)
     synced = all(each.synced for each in kinds)
     watches = SimpleNamespace(synced=synced)
-    return cast(
-        Engine, SimpleNamespace(watch_health=health, watches=watches, warming="", strategy=None, restoring=restoring)
-    )
+    return cast(Engine, SimpleNamespace(watch_health=health, watches=watches, warming="", strategy=None))
 
 
 def cold() -> Engine:
     """One that knows the cluster and has not looked at it yet."""
     health = WatchHealth([kind()], GAP)
     watches = SimpleNamespace(synced=True)
-    return cast(
-        Engine, SimpleNamespace(watch_health=health, watches=watches, warming="not warm", strategy=None, restoring="")
-    )
+    return cast(Engine, SimpleNamespace(watch_health=health, watches=watches, warming="not warm", strategy=None))
 
 
 def election(*, leading: bool, holder: str = "") -> LeaderElection:
@@ -85,8 +81,6 @@ NOT_SYNCED, UNREACHED = "not synced: Node (listing)", "the API server has not be
         (FORWARDS | {"engine": LISTING}, NOT_SYNCED, NOT_SYNCED, False),
         (FORWARDS | {"engine": LATE}, *["not watching: Node for 31 s (x)"] * 2, False),
         (FORWARDS | {"engine": cold()}, "not warm", "not warm", False),
-        # The leader is ready, or nobody would be.
-        (READY | {"engine": engine(kind(), restoring="restores")}, "restores", "", True),
     ],
 )
 def test_a_replica_names_the_first_reason_against_decisions_and_against_calls(

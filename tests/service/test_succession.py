@@ -8,7 +8,6 @@ import aiohttp
 import pytest
 
 from dra_extender.scheduling.nomination.controller import PreemptionController
-from dra_extender.service.engine import RESTORING
 from dra_extender.service.service import Service
 from embedded_cluster import RequestFault
 from embedded_cluster.hardware import node
@@ -127,12 +126,16 @@ async def test_a_new_leader_decides_nothing_until_it_has_restored_the_nomination
         await restore(controller)
 
     monkeypatch.setattr(PreemptionController, "restore", waiting)
+    world.claim("c")
+    pod = world.pod("p", "c")
     async with start_service(identity="one", preemption="on", **ELECTION) as service:
         await until(service.replica.leads)
-        await until(lambda: service.replica.unavailable() == RESTORING)
-        assert service.replica.unready() == ""
+        filtering = asyncio.create_task(world.filter(service, pod))
+        assert "a new leader restores the nominations" in await world.bind(service, pod, world.nodes[0])
+        assert "a new leader restores the nominations" in (await filtering)["Error"]
+        filtering = asyncio.create_task(world.filter(service, pod))
         known.set()
-        await until(lambda: service.replica.unavailable() == "")
+        assert (await filtering)["NodeNames"] == world.nodes
 
 
 async def test_a_standby_that_forwards_is_ready_and_the_leader_decides(

@@ -214,9 +214,12 @@ class ExpanderServer:
         import grpc.aio
 
         certificate, key, *authorities = (file.read_bytes() for file in self._files)
-        credentials = grpc.ssl_server_credentials(
-            [(key, certificate)], b"".join(authorities) or None, bool(authorities)
-        )
+        try:
+            credentials = grpc.ssl_server_credentials(
+                [(key, certificate)], b"".join(authorities) or None, bool(authorities)
+            )
+        except ValueError:
+            raise OSError("the file of client authorities is empty") from None
         options = {
             "grpc.max_receive_message_length": self._most,
             "grpc.so_reuseport": 0,

@@ -157,6 +157,8 @@ class Extender:
         """The nodes that fit, and a reason for each other node."""
         if args.NodeNames is None:
             return await run(on_whole_nodes(self.view, args))
+        if reason := await self.preemption.unrestored():
+            return ExtenderFilterResult(Error=reason)
         self.early_nomination.asked(args.Pod)
         found = await self._filter.filter(args)
         if not found.Error:
@@ -176,7 +178,7 @@ class Extender:
     async def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
         """The nodes on which preemption helps; the victims include pods that hold the needed devices."""
         pod = args.Pod
-        if pod.metadata.uid in self.nominations:  # its victims are being evicted
+        if await self.preemption.unrestored() or pod.metadata.uid in self.nominations:  # its victims are being evicted
             return ExtenderPreemptionResult()
         terms = self.preemption.terms(pod) if self.view.config.preemption == "on" else None
         found, _ = await self.deferred.decide(pod, Preempt(args, terms).answer)
@@ -186,6 +188,8 @@ class Extender:
 
     async def bind(self, args: ExtenderBindingArgs) -> ExtenderBindingResult:
         """Allocate, reserve and bind. An empty error means that the API server has the binding."""
+        if reason := await self.preemption.unrestored():
+            return ExtenderBindingResult(Error=reason)
         return await self.binder.bind(args)
 
     def apply(self, event: ClusterEvent) -> Effects:

@@ -50,7 +50,6 @@ from dra_extender.workers.pool import WorkerPool
 
 log = structlog.get_logger(__name__)
 
-RESTORING: Final = "a new leader restores the nominations of pods that have preempted others"
 _WARM_PERIOD: Final = 30.0
 """Seconds between two evaluations of changed nodes on a standby."""
 
@@ -140,6 +139,7 @@ class Engine:
         self._started = time.perf_counter()
         self._leading = False
         self._leadership_changed = asyncio.Event()
+        self.extender.preemption.restored.clear()
 
     def apply(self, event: ClusterEvent) -> None:
         """Apply an event of a watch. Report undecodable objects, and devices that have a second owner."""
@@ -187,12 +187,6 @@ class Engine:
         self._leading = leading
         self._leadership_changed.set()
 
-    @property
-    def restoring(self) -> str:
-        """Why this leader may not decide yet: others would get what nominated pods have preempted. Else empty."""
-        needed = self._leading and self.extender.view.config.preemption == "on"
-        return RESTORING if needed and not self.extender.preemption.restored else ""
-
     async def drain(self, seconds: float) -> None:
         """Wait for running binds, for at most `seconds`, then cancel them without rollback. Frees the caches."""
         left = await self.extender.drain(seconds)
@@ -237,7 +231,7 @@ class Engine:
                     self.shadow = ShadowRecord(self.extender.view, self.strategy) if self.strategy is not None else None
                     work = group.create_task((self.shadow or self.extender).run(), name="scheduling")
                 elif not self._leading and work is not None:
-                    self.extender.preemption.restored = False
+                    self.extender.preemption.restored.clear()
                     work.cancel()
                     await asyncio.gather(work, return_exceptions=True)
                     work = self.shadow = None

@@ -156,6 +156,8 @@ class ProvisioningRequests:
             kinds.setdefault((encode(pod.spec), *claims_of(pod).items()), []).append(pod)
             await asyncio.sleep(0)
         try:
+            if len(kinds) > POD_SETS:
+                raise ApiError(0, "TooLarge", f"the pods differ in more than {POD_SETS} ways")
             for number, alike in enumerate(kinds.values()):
                 own, path = f"{name}-{number}", PODS.path(key.namespace, alike[0].metadata.name)
                 claims = claims_of(alike[0])

@@ -67,8 +67,7 @@ class Replica:
     def unavailable(self) -> str:
         """Why this replica may not decide now; empty when it may."""
         shadow = SHADOW if self.engine is not None and self.engine.strategy is not None else ""
-        reason = SHUTTING_DOWN if self._closed else shadow or self._unfit() or self._standby()
-        return reason or (self.engine.restoring if self.engine is not None else "")
+        return SHUTTING_DOWN if self._closed else shadow or self._unfit() or self._standby()
 
     def unready(self) -> str:
         """Why calls should not arrive here; empty when this replica could decide and calls are answered."""
