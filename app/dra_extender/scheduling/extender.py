@@ -204,6 +204,7 @@ class Extender:
             self.gangs.pod_applied(pod)
             self.preemption.pod_applied(pod)
             self.early_nomination.pod_applied(pod)
+            self._sweeper.pod_applied(pod)
             if pod.spec.node_name or pod.finished:
                 self._stop_waiting(pod.metadata.uid)
         elif isinstance(event, Removed) and event.key.kind == Pod.__name__ and event.uid is not None:

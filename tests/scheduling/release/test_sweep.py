@@ -108,14 +108,60 @@ async def test_an_idle_allocation_is_swept_when_the_last_pod_of_another_schedule
     assert world.api.claim("c").allocation is None
 
 
+def idle(count: int) -> list[ResourceClaim]:
+    """Claims c0, c1, … that are allocated and that no pod has reserved."""
+    status = ResourceClaimStatus(allocation=AllocationResult())
+    made = (replace(make_claim(f"c{number}"), status=status) for number in range(count))
+    return [with_metadata(claim, finalizers=(FINALIZER,)) for claim in made]
+
+
+async def test_all_pods_are_looked_at_once_for_all_claims_that_a_round_releases(
+    world: World, small: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims = idle(100)
+    world.add(*small, make_pod("s", **OTHER), *claims)
+    world.service(config=OURS).start()
+    await world.settle(20.0)
+    passes: list[Pods] = []
+
+    def iterate(pods: Pods) -> Iterator[Pod]:
+        passes.append(pods)
+        return iter_pods(pods)
+
+    iter_pods = Pods.__iter__
+    monkeypatch.setattr(Pods, "__iter__", iterate)
+    await world.settle(18.0)
+    assert len(passes) == 1
+    assert all(world.api.claim(each.metadata.name).allocation is None for each in claims)
+
+
+async def test_a_round_that_releases_claims_keeps_those_of_a_pod_of_another_scheduler_that_appears_meanwhile(
+    world: World, small: Objects
+) -> None:
+    claims = idle(20)
+    service = world.service(*small, *claims, config=OURS)
+    service.start()
+    service.client.latency = 0.2
+
+    def kept() -> list[str]:
+        names = [each.metadata.name for each in claims]
+        return [name for name in names if world.api.claim(name).allocation is not None]
+
+    while len(kept()) > 15:
+        await world.settle(0.1)
+    used = kept()[5:]
+    assert len(used) == 10
+    world.add(make_pod("s", *used, **OTHER))
+    await world.settle(100.0)
+    assert kept() == used
+
+
 async def test_all_pods_are_looked_at_once_for_all_idle_claims_and_few_claims_in_one_turn(
     world: World, small: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = [f"c{number}" for number in range(100)]
-    status = ResourceClaimStatus(allocation=AllocationResult())
-    world.add(*small, make_pod("s", *names, **OTHER))
-    for name in names:
-        world.add(with_metadata(replace(make_claim(name), status=status), finalizers=(FINALIZER,)))
+    claims = idle(100)
+    names = [claim.metadata.name for claim in claims]
+    world.add(*small, make_pod("s", *names, **OTHER), *claims)
     world.service(config=OURS).start()
     await world.settle(20.0)
     passes: list[Pods] = []

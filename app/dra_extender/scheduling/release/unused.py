@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 
 import msgspec
 import structlog
@@ -63,7 +63,8 @@ class Sweeper:
         self._idle = idle
         self._offered: LRUCache[str, float] = LRUCache(100_000)
         self._started = 0.0
-        self._used_by_others: Mapping[str, Collection[str]] | None = None
+        self._used_by_others: defaultdict[str, set[str]] | None = None
+        """By namespace: pods of other schedulers, and the claims they name. None: this round has not looked."""
 
     def start(self) -> None:
         """Claims count as idle from now on, because this replica does not know which nodes another replica offered."""
@@ -72,6 +73,13 @@ class Sweeper:
     def offered(self, claim_uid: str) -> None:
         """Filter has offered a node to a pod of the claim: the scheduler may bind it."""
         self._offered[claim_uid] = self._view.clock.monotonic()
+
+    def pod_applied(self, pod: Pod) -> None:
+        """A new or changed pod: a round that has looked at the pods has to know it."""
+        view, others, uid = self._view, self._used_by_others, pod.metadata.uid
+        if others is None or view.config.may_clear_for(pod.spec.scheduler_name) or view.pods.is_terminating(uid):
+            return
+        others[pod.metadata.namespace].update(claim_names(pod), (uid,))
 
     async def work(self) -> None:
         """Clear the claims that have been unused for `sweep_after`."""
@@ -121,7 +129,6 @@ class Sweeper:
                 self.offered(uid)
                 return
             await self._clearer.clear(claim, "idle", "the devices are released: no pod uses the claim")
-            self._used_by_others = None  # the API server may have taken long to answer
             return
         consumer = claim.status.reserved_for[0]
         pod = view.pods.get(consumer.uid) if consumer.resource == "pods" else None
@@ -145,24 +152,16 @@ class Sweeper:
     async def _is_used_by_others(self, claim: ResourceClaim) -> bool:
         """True when a pod of a scheduler that does not call this service uses the claim."""
         if self._used_by_others is None:
-            self._used_by_others = await self._find_used_by_others()
+            self._used_by_others, looked = defaultdict(set), 0
+            for pod in self._view.pods if self._view.config.scheduler_names else ():
+                looked += 1 + len(pod.spec.resource_claims)
+                if looked >= NAMES_PER_TURN:
+                    looked = 0
+                    await asyncio.sleep(0)
+                self.pod_applied(pod)
         meta = claim.metadata
         used = self._used_by_others.get(meta.namespace, ())
         return meta.name in used or (meta.controller is not None and meta.controller.uid in used)
-
-    async def _find_used_by_others(self) -> Mapping[str, Collection[str]]:
-        """By namespace: the UIDs of the pods of schedulers that do not call this service, and the claims they name."""
-        view, looked = self._view, 0
-        used: defaultdict[str, set[str]] = defaultdict(set)
-        for pod in view.pods if view.config.scheduler_names else ():
-            looked += 1 + len(pod.spec.resource_claims)
-            if looked >= NAMES_PER_TURN:
-                looked = 0
-                await asyncio.sleep(0)
-            uid = pod.metadata.uid
-            if not view.config.may_clear_for(pod.spec.scheduler_name) and not view.pods.is_terminating(uid):
-                used[pod.metadata.namespace].update(claim_names(pod), (uid,))
-        return used
 
 
 class _Candidate(msgspec.Struct, frozen=True):
