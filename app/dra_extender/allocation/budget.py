@@ -91,8 +91,9 @@ class WorkBudget:
         """
         self.used += units + owed
 
-    def settle(self) -> None:
-        """Charge what is owed: the caller keeps the result."""
+    def settle(self, more: int = 0) -> None:
+        """Charge what is owed, and `more` for work that is done: the caller keeps the result."""
+        self.used += more
 
     def attempt(self, do: Callable[[Work | None], T], share: int = 1) -> T:
         """Do one piece of work with the `share`-th part of the ceiling. Raises WorkExceeded, TurnSpent and Deferred."""
@@ -176,9 +177,9 @@ class TurnBudget(WorkBudget):
         self.used += units
         self._owed += owed
 
-    def settle(self) -> None:
-        self._left -= self._owed
-        self.used += self._owed
+    def settle(self, more: int = 0) -> None:
+        self._left -= self._owed + more
+        self.used += self._owed + more
         self._owed = 0
 
     def _stop(self) -> NoReturn:

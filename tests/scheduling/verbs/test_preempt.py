@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any, Final
+
 import pytest
 
 from dra_extender.allocation.budget import TurnBudget
 from dra_extender.allocation.workerrequests import WorkerReplies
-from dra_extender.api.extender import ExtenderPreemptionArgs, MetaPod, MetaVictims
+from dra_extender.api.extender import ExtenderPreemptionArgs, ExtenderPreemptionResult, MetaPod, MetaVictims
+from dra_extender.scheduling import gangs
 from dra_extender.scheduling.verbs.preempt import Preempt
-from tests.support.scheduling.nominating import FOUR, full, wanting
+from dra_extender.scheduling.view import View
+from tests.support.counting import lines
+from tests.support.scheduling.gangs import gang, nodes
+from tests.support.scheduling.nominating import FOUR, ON, full, wanting
 from tests.support.scheduling.preempting import Situation, Told
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import World
@@ -157,3 +164,52 @@ def test_a_node_on_which_the_last_turn_does_not_decide_is_left_out(allowance: in
     victims = {"n1": MetaVictims(Pods=[MetaPod(UID="uid-low-0")])}
     args = ExtenderPreemptionArgs(Pod=situation.preemptor, NodeNameToMetaVictims=victims)
     assert Preempt(args, situation.terms).answer(situation.view.with_budget(budget)).NodeNameToMetaVictims == {}
+
+
+# --- how much work it is ----------------------------------------------------------------------------------------------
+
+LINES: Final = 5
+"""Of Python in a microsecond, which is a unit of work."""
+
+
+def proposing(world: World, size: int, members: int, nodes_: int) -> tuple[View, Preempt]:
+    """A gang of this size, of which so many pods exist, and one victim without devices proposed on each node."""
+    numbers = range(1, nodes_ + 1)
+    victims = [make_pod(f"v{number}", node=f"n{number}", priority=0) for number in numbers]
+    service = world.service(*nodes(nodes_, 1), *victims, *gang("g", size, existing=members, priority=100), config=ON)
+    proposed = {f"n{number}": MetaVictims(Pods=[MetaPod(UID=f"uid-v{number}")]) for number in numbers}
+    pod, extender = world.api.pod("g-0"), service.extender
+    args = ExtenderPreemptionArgs(Pod=pod, NodeNameToMetaVictims=proposed)
+    return extender.view.with_pod(pod), Preempt(args, extender.terms(pod))
+
+
+@pytest.mark.parametrize(("members", "kept", "states"), [(8, 20, 1), (7, 0, 0)], ids=["complete", "a pod is missing"])
+async def test_the_gang_is_found_once_for_all_nodes(
+    world: World, monkeypatch: pytest.MonkeyPatch, members: int, kept: int, states: int
+) -> None:
+    found = Counter[str]()
+
+    def counting(owner: Any, name: str) -> None:
+        original = getattr(owner, name)
+
+        def call(*args: Any) -> Any:
+            found[name] += 1
+            return original(*args)
+
+        monkeypatch.setattr(owner, name, call)
+
+    counting(gangs.gang, "gang_of")
+    counting(gangs.controller.Gangs, "state")
+    view, preempt = proposing(world, 8, members, 20)
+    assert len(preempt.answer(view).NodeNameToMetaVictims) == kept
+    assert (found["gang_of"], found["state"]) == (1, states)
+
+
+@pytest.mark.parametrize(("size", "nodes_", "kept"), [(1, 50, 50), (8, 50, 50), (64, 70, 70), (64, 20, 0)], ids=str)
+async def test_the_work_for_a_gang_is_charged_for_each_node(world: World, size: int, nodes_: int, kept: int) -> None:
+    view, preempt = proposing(world, size, size, nodes_)
+    budget = TurnBudget(WorkerReplies(), allowance=10**9, ceiling=20_000)
+    answers: list[ExtenderPreemptionResult] = []
+    ran = lines(lambda: answers.append(preempt.answer(view.with_budget(budget))), 10**9, "app")
+    assert len(answers[0].NodeNameToMetaVictims) == kept
+    assert LINES / 2 < ran / budget.used < 2 * LINES

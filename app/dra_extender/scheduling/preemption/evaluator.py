@@ -95,7 +95,7 @@ class PreemptionEvaluator:
                 self._suited += suited(view, self.terms, names)
                 self._position += CHUNK
                 view.decisions.budget.settle()
-            return self._gang_victims.search(view, joint(view, prefiltered, self.terms), self._suited)
+            return self._gang_victims.search(view, joint(view, prefiltered, self.terms, gang), self._suited)
         terms = self.terms.with_claims(prefiltered.order)
         fits = self._scan(view, prefiltered, terms)
         if fits:

@@ -85,12 +85,12 @@ class Joint(msgspec.Struct, frozen=True):
         return found.places
 
 
-def joint(view: View, prefiltered: PreFilterState, terms: PreemptionTerms) -> Joint:
+def joint(view: View, prefiltered: PreFilterState, terms: PreemptionTerms, gang: Gang | None) -> Joint:
     """The decisions about the gang of the preemptor, which is a gang by itself if it has no other. Raises TurnSpent and
     Deferred.
     """
     pod = terms.preemptor
-    gang = gang_with_devices(view, pod) or Gang(GroupKey("gang", pod.metadata.namespace, ""), 1, waiting=(pod,))
+    gang = gang or Gang(GroupKey("gang", pod.metadata.namespace, ""), 1, waiting=(pod,))
     own = [claim for each in gang.waiting for claim in known_claims(each, view.ledger)]
     charge(view, len(own))
     uids = (*(claim.metadata.uid for claim in own), *map(synthetic_uid, gang.waiting))
@@ -109,7 +109,7 @@ def placed_without(
         prefiltered = pre_filter(view, terms.preemptor)
         if not isinstance(prefiltered, PreFilterState):
             return None
-        decisions = joint(view, prefiltered, terms)
+        decisions = joint(view, prefiltered, terms, gang_with_devices(view, terms.preemptor))
         names = names if leaving else suited(view, terms, names)
         pools = pools_seen(view, names if leaving else ())
         gone = preemptible_claims(view, decisions.terms, pools).terminating

@@ -13,19 +13,29 @@ send them.
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
+from functools import partial
+from typing import Final
 
 import msgspec
 
-from dra_extender.allocation.budget import Deferred
+from dra_extender.allocation.budget import Deferred, ask_all
 from dra_extender.api.extender import ExtenderPreemptionArgs, ExtenderPreemptionResult, MetaPod, MetaVictims
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, pre_filter
 from dra_extender.scheduling.gangs.gang import gang_with_devices
-from dra_extender.scheduling.preemption.gangs import joint
-from dra_extender.scheduling.preemption.preemptible import charge_budgets, importance, preemptible_claims
+from dra_extender.scheduling.preemption.gangs import Joint, joint
+from dra_extender.scheduling.preemption.preemptible import charge, charge_budgets, importance, preemptible_claims
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.preemption.victims import Trials, fewest
 from dra_extender.scheduling.view import View
+
+PER_NODE: Final = 400
+"""Units of work to look for a place on a node."""
+PER_CLAIM: Final = 20
+"""Units of work to examine a claim of the gang for that."""
+PER_PLACE: Final = 50
+"""Units of work to place a pod of the gang."""
 
 
 class Preempt:
@@ -46,29 +56,25 @@ class Preempt:
             return ExtenderPreemptionResult(NodeNameToMetaVictims=self._proposed)
         prefiltered = pre_filter(view, self._pod)
         statuses = node_statuses(view, prefiltered, list(self._proposed) if gang is None else [])
-        if statuses.error:
+        if not isinstance(prefiltered, PreFilterState) or statuses.error or (gang is not None and gang.problem):
             return ExtenderPreemptionResult(NodeNameToMetaVictims={})
         fits = set(statuses.fits)
-        found = {}
-        for name, proposed in self._proposed.items():
-            victims = proposed if name in fits else self._enlarged(view, prefiltered, name)
-            if victims is not None:
-                found[name] = victims
-        return ExtenderPreemptionResult(NodeNameToMetaVictims=found)
+        rest = [name for name in self._proposed if name not in fits and name not in self._more]
+        if rest and self._terms is not None:
+            with suppress(Deferred):
+                decisions = joint(view, prefiltered, self._terms, gang)
+                ask_all(partial(self._enlarge, view, decisions), rest)
+        known = ((name, each if name in fits else self._more.get(name)) for name, each in self._proposed.items())
+        return ExtenderPreemptionResult(NodeNameToMetaVictims={name: each for name, each in known if each is not None})
 
-    def _enlarged(self, view: View, prefiltered: object, name: str) -> MetaVictims | None:
-        if self._terms is None or not isinstance(prefiltered, PreFilterState):
-            return None
-        if name not in self._more:
-            try:
-                self._more[name] = self._with_more(view, prefiltered, self._terms, name)
-            except Deferred:
-                return None
-        return self._more[name]
+    def _enlarge(self, view: View, decisions: Joint, name: str) -> None:
+        try:
+            self._more[name] = self._with_more(view, decisions, name)
+        except Deferred:
+            view.decisions.budget.settle()
+            raise
 
-    def _with_more(
-        self, view: View, prefiltered: PreFilterState, terms: PreemptionTerms, name: str
-    ) -> MetaVictims | None:
+    def _with_more(self, view: View, decisions: Joint, name: str) -> MetaVictims | None:
         """The proposed victims and more, so that the devices suffice. None if no victims suffice, or if a proposed
         victim is unknown: its importance is unknown, too.
         """
@@ -77,13 +83,16 @@ class Preempt:
         already = [pod for uid in uids if (pod := view.pods.get(uid)) is not None]
         if not uids or len(already) < len(uids):
             return None
-        terms = msgspec.structs.replace(terms, terminating=frozenset(uids), node=name, examined={})
-        decisions = joint(view, prefiltered, terms)
+        terms = msgspec.structs.replace(decisions.terms, terminating=frozenset(uids), node=name, examined={})
+        decisions = msgspec.structs.replace(decisions, terms=terms)
 
         def fits(gone: Collection[ResourceClaim]) -> bool:
-            return self._pod.metadata.uid in (decisions.places((name,), gone) or ())
+            charge(view, PER_NODE + PER_CLAIM * len(terms.own))
+            places = decisions.places((name,), gone) or ()
+            view.decisions.budget.settle(PER_PLACE * len(places))
+            return self._pod.metadata.uid in places
 
-        found = preemptible_claims(view, decisions.terms, view.cluster.inventory.pools_seen(name))
+        found = preemptible_claims(view, terms, view.cluster.inventory.pools_seen(name))
         for pod in already:
             charge_budgets(view, terms, pod)
         more = fewest(found, terms, fits, self._trials.on(view, terms, name), already)
