@@ -108,6 +108,12 @@ VICTIMS_OF_GANG: Final = Limit(
     "test_victims_are_looked_for_among_so_many_pods_and_no_more",
 )
 
+SHARES_OF_DEVICE: Final = Limit(
+    512,
+    "shares of one device, whose pods preemption may evict: each may take a decision about all; beyond it no pod is "
+    "evicted for the device",
+    "test_pods_of_a_device_with_so_many_shares_are_evicted_and_of_no_more",
+)
 PLANNED_OF_POOL: Final = Limit(
     128,
     "devices of one pool in the plans of pods that are nominated early, each of which is compared with all others; "

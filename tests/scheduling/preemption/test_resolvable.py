@@ -7,7 +7,7 @@ from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.preemption.candidates import MOST_DEVICES, MOST_NODES, resolvable
 from tests.support.scheduling.nominating import ADVISE, FOUR, ON, full, wanting
-from tests.support.scheduling.preempting import Situation, Told
+from tests.support.scheduling.preempting import Situation, Told, sharing
 from tests.support.simulation.objects import Objects, make_node, make_slice
 from tests.support.simulation.world import World
 
@@ -47,6 +47,8 @@ def test_nodes_that_are_not_looked_at_count_as_those_where_it_may_help() -> None
     told = {"nodes": {"n1": 0, "n2": 0}, "network": MOST_DEVICES + 1}
     held = {name: {**pod, "has": [f"net/d{index}"]} for index, (name, pod) in enumerate(pods.items())}
     assert found({**told, "pods": held, "preemptor": {"wants": [{"requests": []}]}}) == {"n1", "n2"}
+    assert found(sharing(1, MOST_DEVICES, wants=2000)) == set()
+    assert found(sharing(1, MOST_DEVICES + 1, wants=2000)) == {"n0"}
 
 
 def test_when_the_turn_is_over_it_may_help_anywhere() -> None:

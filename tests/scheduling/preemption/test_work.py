@@ -15,17 +15,18 @@ from dra_extender.allocation.budget import TurnBudget, TurnSpent, WorkBudget
 from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.limits import PODS_OF_GANG
+from dra_extender.limits import PODS_OF_GANG, SHARES_OF_DEVICE
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import NodeStatuses, node_statuses
-from dra_extender.scheduling.preemption import evaluator
+from dra_extender.scheduling.preemption import evaluator, preemptible
+from dra_extender.scheduling.preemption.candidates import without_claims
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.preemptible import preemptible_claims
 from dra_extender.scheduling.preemption.terms import Preemption, PreemptionTerms, Victim
 from dra_extender.scheduling.preemption.victims import Trials, as_victims, fewest
 from tests.support.allocation.costs import LINES_PER_UNIT
 from tests.support.counting import lines
-from tests.support.scheduling.preempting import Situation, Told, pod_of
+from tests.support.scheduling.preempting import Situation, Told, pod_of, sharing
 
 PER_NODE = 4
 
@@ -258,3 +259,34 @@ def test_the_claims_of_pods_that_are_being_bound_are_charged() -> None:
         return counted.used
 
     assert units(200) - units(1) == 199
+
+
+def test_pods_of_a_device_with_so_many_shares_are_evicted_and_of_no_more() -> None:
+    assert Situation(sharing(1, SHARES_OF_DEVICE, wants=1001 - SHARES_OF_DEVICE)).text().startswith("n0: n0-p")
+    assert Situation(sharing(1, SHARES_OF_DEVICE + 1, wants=1000 - SHARES_OF_DEVICE)).text() == "hopeless"
+
+
+def test_a_turn_examines_no_more_shares_than_it_is_charged_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    situation, examined, turn = Situation(sharing(16, 256, wants=1000)), [0], 10_000
+    evictable = preemptible._Consumers.evictable
+
+    def counted(self: preemptible._Consumers, claim: ResourceClaim) -> tuple[Pod, ...] | None:
+        examined[-1] += 1
+        return evictable(self, claim)
+
+    monkeypatch.setattr(preemptible._Consumers, "evictable", counted)
+    search, answers = PreemptionEvaluator(situation.terms, situation.nodes), WorkerReplies()
+    for _ in range(20):
+        with suppress(TurnSpent):
+            search.evaluate(situation.view.with_budget(TurnBudget(answers, allowance=turn, ceiling=20_000)))
+        examined.append(0)
+    assert sum(examined) > 16 * 256
+    assert max(examined) <= turn // preemptible.PER_CLAIM
+
+
+def test_a_claim_less_on_a_shared_device_is_charged_with_its_shares() -> None:
+    situation, budget = Situation(sharing(1, 400, wants=1000)), WorkBudget()
+    claim = situation.cluster.ledger.by_uid("n0-p0-claim")
+    assert claim is not None
+    without_claims(situation.view.with_budget(budget), situation.terms, [claim])
+    assert 400 <= budget.used < 500

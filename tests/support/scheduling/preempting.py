@@ -274,3 +274,16 @@ def by_namespace(budgets: Iterable[PodDisruptionBudget]) -> BudgetsByNamespace:
     for budget in budgets:
         namespaces.setdefault(budget.metadata.namespace, {})[budget.metadata.key] = budget
     return BudgetsByNamespace(namespaces)
+
+
+def sharing(nodes: int, pods: int, wants: int) -> Told:
+    """Nodes with a device, a small share of which each pod has. The preemptor wants this part of its 1000."""
+    told: Told = {"gates": "DRAConsumableCapacity=true", "nodes": {}, "pods": {}}
+    device = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "1000"}}}
+    for node in (f"n{number}" for number in range(nodes)):
+        told["nodes"][node] = [device]
+        told["pods"].update({f"{node}-p{each}": {"node": node, "shares": {"d0": 1}} for each in range(pods)})
+    exactly = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}
+    exactly["capacity"] = {"requests": {"memory": str(wants)}}
+    told["preemptor"] = {"priority": 100, "wants": [{"requests": [{"name": "r", "exactly": exactly}]}]}
+    return told

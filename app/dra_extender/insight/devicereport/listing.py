@@ -113,12 +113,9 @@ def reporting(
             partitions.extend(partition_types(published, view.ledger.in_use(id)))
         found.extend(chosen)
     return DeviceReport(
-        devices=tuple(found),
-        totals=totals_of(found),
-        next=next,
-        complete=classes.complete,
-        partitions=tuple(partitions),
-    )
+        devices=tuple(found), totals=totals_of(found), next=next,
+        complete=classes.complete, partitions=tuple(partitions),
+    )  # fmt: skip
 
 
 def counting(
@@ -244,21 +241,10 @@ class _PoolCount:
         listed = tuple(holders(self._ledger, use, most))
         fill = 100.0 if state == "used" else max((amount.percent for amount in capacity), default=0.0)
         return CountedDevice(
-            driver=self._id[0],
-            pool=self._id[1],
-            name=device.name,
-            state=state,
-            node=node,
-            classes=classes,
-            taints=taints,
-            capacity=capacity,
-            counters=tuple(self._counters(device)),
-            holders=listed,
-            more_holders=len(use.owners) + len(use.shares) - len(listed),
-            fill=fill,
-            model=_model(device, self._id[0]),
-            problem=problem,
-        )
+            driver=self._id[0], pool=self._id[1], name=device.name, node=node, model=_model(device, self._id[0]),
+            classes=classes, taints=taints, capacity=capacity, counters=tuple(self._counters(device)), holders=listed,
+            more_holders=len(use.owners) + len(use.shares) - len(listed), state=state, fill=fill, problem=problem,
+        )  # fmt: skip
 
     def _is_blocked(self, device: Device) -> bool:
         """True when devices in use leave too little of a counter."""
@@ -319,14 +305,10 @@ def detailing(view: View, id: DeviceID) -> Turns[DeviceDetails | None]:
     if not counted:
         return None
     return DeviceDetails(
-        device=counted[0],
-        slice=item.metadata.name,
-        generation=item.spec.pool.generation,
-        nodes=_nodes(item, device),
+        device=counted[0], slice=item.metadata.name, generation=item.spec.pool.generation, nodes=_nodes(item, device),
         attributes={name: shown_value(attribute.value) for name, attribute in device.attributes.items()},
-        capacity={name: str(capacity.value) for name, capacity in device.capacity.items()},
-        taints=device.taints,
-    )
+        capacity={name: str(capacity.value) for name, capacity in device.capacity.items()}, taints=device.taints,
+    )  # fmt: skip
 
 
 def _nodes(item: ResourceSlice, device: Device) -> str:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Final
 
 import msgspec
 
 from dra_extender.allocation.budget import Deferred, TurnSpent
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.devices.usage import PoolID
+from dra_extender.devices.usage import DeviceUse, PoolID
 from dra_extender.scheduling.feasibility import NodeStatuses, PreFilterState, node_statuses
 from dra_extender.scheduling.noderules import Wants
 from dra_extender.scheduling.preemption.budgets import violating
@@ -31,10 +31,15 @@ from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.view import View
 
 PER_CLAIM: Final = 2
-"""Units of work for removing a claim from a hypothetical state; one more for each device in use in its pools."""
+"""Units of work for removing a claim from a hypothetical state; one more for each device or share used in its pools."""
 MOST_NODES: Final = 64
 MOST_DEVICES: Final = 512
-"""`resolvable` examines at most this many nodes, and devices in use on them: a few milliseconds."""
+"""`resolvable` examines at most this many nodes, and devices or shares in use on them: a few milliseconds."""
+
+
+def _shares(in_use: Iterable[DeviceUse]) -> int:
+    """The number of devices in use; of a shared one, of its shares."""
+    return sum(len(use.shares) or 1 for use in in_use)
 
 
 def pools_seen(view: View, names: Iterable[str]) -> Iterable[PoolID]:
@@ -49,7 +54,7 @@ def without_claims(view: View, terms: PreemptionTerms, gone: Collection[Resource
     aside = [*gone, *(claim for claim, _ in kept)]  # kept plans are put back below, on the freed devices too
     charge(view, PER_CLAIM * len(aside))
     state = now.without(aside).holding(kept)
-    charge(view, sum(len(view.ledger.in_use(pool)) for pool in state.touched))
+    charge(view, sum(_shares(view.ledger.in_use(pool).values()) for pool in state.touched))
     users = chain.from_iterable(map(view.users, gone)) if view.features.DRANodeAllocatableResources else ()
     leaving = view.leaving.union(pod.metadata.uid for pod in users if pod is not None)
     return msgspec.structs.replace(view.with_state(state), placement=None, leaving=leaving)
@@ -178,7 +183,8 @@ def resolvable(view: View, prefiltered: PreFilterState, terms: PreemptionTerms, 
 def _within_limits(view: View, names: Sequence[str]) -> Sequence[str]:
     devices = 0
     for count, name in enumerate(names[:MOST_NODES]):
-        devices += sum(len(view.ledger.in_use(pool)) for pool in view.cluster.inventory.pools_seen(name))
+        pools = view.cluster.inventory.pools_seen(name)
+        devices += sum(_shares(islice(view.ledger.in_use(pool).values(), MOST_DEVICES + 1)) for pool in pools)
         if devices > MOST_DEVICES:
             return names[:count]
     return names[:MOST_NODES]

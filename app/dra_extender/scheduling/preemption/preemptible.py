@@ -25,6 +25,7 @@ from dra_extender.api.groups import group_of
 from dra_extender.api.meta import parse_time
 from dra_extender.api.resource import DeviceID, ResourceClaim
 from dra_extender.devices.usage import PoolID
+from dra_extender.limits import SHARES_OF_DEVICE
 from dra_extender.scheduling.claims import known_claims
 from dra_extender.scheduling.gangs.gang import disrupted_together
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
@@ -105,6 +106,9 @@ def preemptible_claims(
     """
     users = uids or _users(view, pools)
     charge(view, PER_CLAIM * len(users))
+    if divisible:  # the turn ends before the claims are examined, not afterwards
+        view.decisions.budget.settle()
+        charge(view, 0)
     joined = _about_to_be_used(view)
     consumers = _Consumers(view, terms, sys.maxsize if divisible else view.config.turn_work // 4)
     terminating: list[ResourceClaim] = []
@@ -139,12 +143,12 @@ def charge_budgets(view: View, terms: PreemptionTerms, pod: Pod) -> None:
 
 
 def _users(view: View, pools: Iterable[PoolID]) -> list[str]:
-    """The UIDs of claims with devices in the pools, sorted."""
+    """The UIDs of claims with devices in the pools, sorted; without shares of devices that have too many."""
     found: set[str] = set()
     for pool in pools:
         for use in view.ledger.in_use(pool).values():
             found.update(use.owners)
-            found.update(uid for uid, _ in use.shares)
+            found.update(uid for uid, _ in (use.shares if len(use.shares) <= SHARES_OF_DEVICE else ()))
     return sorted(found)
 
 
