@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -107,9 +108,9 @@ def test_no_answer_about_a_misfit_names_a_pod_of_another_namespace(misfit: Misfi
 
 
 def test_an_administrator_reads_everything() -> None:
-    found = [among_strangers(misfit).diagnose(POD) for misfit in MISFITS]
-    assert all(redacted(each, ADMINISTRATOR) is each for each in found)
-    assert sum(SECRET in fully(each) for each in found) > 5
+    found = (among_strangers(misfit).diagnose(POD) for misfit in MISFITS)
+    named = list(islice((each for each in found if SECRET in fully(each)), 6))
+    assert [redacted(each, ADMINISTRATOR) is each for each in named] == [True] * 6
 
 
 def _change(namespace: str, name: str, op: Any = "wait", path: str = "") -> Change:
