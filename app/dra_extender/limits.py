@@ -156,8 +156,8 @@ REQUIREMENTS_OF_NODE: Final = Limit(
 )
 HOLDERS_OF_DEVICE: Final = Limit(
     256,
-    "claims, or shares, of a device that reports list, and that sums and filters by namespace consider; of the others "
-    "only the number is told",
+    "claims, or shares, of a device that reports list, and that sums and filters by namespace consider; the others "
+    "are only counted",
     "test_so_many_holders_of_a_device_are_listed_and_the_rest_is_counted",
 )
 
