@@ -85,15 +85,25 @@ async def test_a_token_file_is_read_again_when_it_changes(tmp_path: Path, monkey
 
 
 async def test_a_request_does_not_wait_for_new_credentials_longer_than_its_time(tmp_path: Path) -> None:
-    """Its time passed at most once, and the next request goes on with the old token."""
+    """The next request goes on with the old token, and later ones with the new one: the refresh is not ended."""
+    ready = asyncio.Event()
+
+    async def refresh() -> None:
+        await ready.wait()
+        client.credentials._configuration.api_key["BearerToken"] = "Bearer new"
+
     path = kubeconfig(tmp_path / "config", "http://127.0.0.1:1", {"token": "abc"})
     async with await KubeClient.connect(ClientSettings(kubeconfig=str(path), timeout=0.01)) as client:
-        client.credentials._refresh = asyncio.Event().wait  # type: ignore[assignment]
+        client.credentials._refresh = refresh
         client.credentials._refreshed -= credentials.REFRESH_PERIOD + 1.0
         with pytest.raises(OutcomeUnknownError):
             await client.get("/")
         with pytest.raises(UnreachableError):
             await client.get("/")
+        assert await client.credentials.authorization() == "Bearer abc"
+        ready.set()
+        await client.credentials.refresh()
+        assert await client.credentials.authorization() == "Bearer new"
 
 
 async def test_a_token_that_cannot_be_refreshed_stays_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,9 @@
 """One HTTP session with the API server: raw bytes in and out.
 
-`KubeClient` promises that every call ends within its timeout (twice that while new credentials are slow), with the body
-of a 2xx answer or with one of `api.errors`, which distinguish a request that was not carried out from one whose outcome
-is unknown. What is refused (429) is repeated with jitter as long as the time allows, unless the caller forbids it;
-nothing else is ever sent twice.
+`KubeClient` promises that every call ends within its timeout (three times that while new credentials are slow), with
+the body of a 2xx answer or with one of `api.errors`, which distinguish a request that was not carried out from one
+whose outcome is unknown. What is refused (429) is repeated with jitter as long as the time allows, unless the caller
+forbids it; nothing else is ever sent twice.
 """
 
 from __future__ import annotations
@@ -119,6 +119,7 @@ class KubeClient:
 
     async def close(self) -> None:
         """End all requests and connections; none is left open when it returns."""
+        self.credentials.close()
         await self._session.close()
         await self._connections.closed()
 

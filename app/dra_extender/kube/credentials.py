@@ -66,7 +66,7 @@ class Credentials:
         self._configuration = configuration
         self._refresh = refresh
         self._refreshed = time.monotonic()
-        self._lock = asyncio.Lock()
+        self._refreshing: asyncio.Task[None] | None = None
         self._loaded: dict[str, tuple[str, int]] = {}
         """The files that the TLS context has, and when they were written."""
         self.ssl: ssl.SSLContext | bool = self._context() if self.server.startswith("https") else True
@@ -90,22 +90,30 @@ class Credentials:
         return value.strip() if value else None
 
     async def refresh(self) -> None:
-        """Look for a newer token and certificate, once for all who wait. Keeps the old ones when that fails."""
+        """Look for a newer token and certificate, once for all who wait. Keeps the old ones when that fails. It goes on
+        when a caller no longer waits.
+        """
         if self._refresh is None:
             return
-        before = self._refreshed
-        async with self._lock:
-            if self._refreshed != before:
-                return
+        if self._refreshing is None or self._refreshing.done():
             self._refreshed = time.monotonic()
-            try:
-                await self._refresh()
-                if isinstance(self.ssl, ssl.SSLContext):
-                    self._load_files(self.ssl)
-            except _loading_problems() as problem:
-                log.warning("credentials not refreshed, the old ones stay in use", problem=str(problem))
-            except Exception as problem:
-                unexpected("credentials", problem)
+            self._refreshing = asyncio.create_task(self._renew(self._refresh))
+        await asyncio.shield(self._refreshing)
+
+    async def _renew(self, refresh: Refresh) -> None:
+        try:
+            async with asyncio.timeout(REFRESH_PERIOD):
+                await refresh()
+            if isinstance(self.ssl, ssl.SSLContext):
+                self._load_files(self.ssl)
+        except _loading_problems() as problem:
+            log.warning("credentials not refreshed, the old ones stay in use", problem=str(problem))
+        except Exception as problem:
+            unexpected("credentials", problem)
+
+    def close(self) -> None:
+        if self._refreshing is not None:
+            self._refreshing.cancel()
 
     def _context(self) -> ssl.SSLContext:
         configuration = self._configuration

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from dra_extender.scheduling.nomination.controller import RESTORE_SECONDS
+from dra_extender.scheduling.nomination.controller import RESTORE_PAUSE, RESTORE_SECONDS
 from dra_extender.scheduling.nomination.nominations import PREEMPTING, is_preempting
 from tests.support.allocation.heavy import LOOPS, selecting
+from tests.support.scheduling.gangs import member
 from tests.support.scheduling.nominating import FOUR, ON, full, tried, until_bound, wanting
 from tests.support.simulation.api import deleted
 from tests.support.simulation.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
@@ -101,7 +102,9 @@ async def test_a_replica_starts_when_nobody_can_say_at_once_if_a_nomination_stil
     await first.kill()
     second = world.service(config=msgspec.structs.replace(ON, question_work=1), workers=VirtualWorkers.none())
     second.start()
-    await world.settle(10.0)
+    await world.settle(1.0)
+    assert second.extender.preemption.restored.is_set(), "no worker will answer"
+    await world.settle(9.0)
     assert (world.api.evicted, is_preempting(world.api.pod("p"))) == ([], False)
 
 
@@ -159,3 +162,20 @@ async def test_a_new_leader_waits_for_all_nominations_together(world: World) -> 
     service.start()
     await world.settle(RESTORE_SECONDS + 1.0)
     assert "uid-p" in service.extender.nominations
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_nothing_is_waited_for_once_all_pods_of_a_gang_are_decided_or_gone(world: World, gone: bool) -> None:
+    """The verbs of all tenants waited until the time was over."""
+    world.add(make_class(), make_node("n1"), make_slice("n1", ["a", "b"]))
+    for name in ("p", "q"):
+        pod = make_pod(name, f"of-{name}", priority=10) if gone else member(name, f"of-{name}", size=2, priority=10)
+        world.add(selecting(f"of-{name}", LOOPS), with_pod_status(pod, NOMINATED))
+    service = world.service(config=ON, workers=VirtualWorkers(lambda _: 0.1))
+    service.start()
+    await world.settle(0.05)
+    if gone:
+        world.api.drop(world.api.pod("q"))
+    await world.settle(2 * RESTORE_PAUSE)
+    assert service.extender.preemption.restored.is_set()
+    assert len(service.extender.nominations) == (1 if gone else 2)

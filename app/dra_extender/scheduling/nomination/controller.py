@@ -41,7 +41,7 @@ RESTORE_SECONDS: Final = 5.0
 """How long a new leader waits for workers, all nominations together,"""
 RESTORE_PAUSE: Final = 0.5
 """and between two attempts."""
-VERB_SECONDS: Final = 2.0
+VERB_SECONDS: Final = 1.0
 """How long a verb waits for this, less than the httpTimeout of filter."""
 _NO_RESULT: dict[str, PreemptionResult] = {"fits": "needless", "waits": "needless", "unknown": "waiting"}
 
@@ -109,19 +109,21 @@ class PreemptionController:
 
     async def restore(self) -> None:
         """Continue with the nominations of the previous leader, by priority. All are decided again until workers have
-        answered for all, or the time is over.
+        answered for all, none has anything to do, or the time is over.
         """
         self.restored.clear()
         self._lifecycle.records.clear()
-        deadline, kept = self._view.clock.monotonic() + RESTORE_SECONDS, dict[str, bool | None]()
+        deadline, working = self._view.clock.monotonic() + RESTORE_SECONDS, True
         while True:
             self._nominations.clear()
             pods = sorted(filter(is_preempting, self._view.pods), key=lambda pod: -pod.spec.priority)
+            unknown = False
             for pod in pods:
-                if (uid := pod.metadata.uid) not in self._nominations:
-                    kept[uid] = await self._restore(pod)
+                if pod.metadata.uid not in self._nominations:
+                    unknown = await self._restore(pod) is None or unknown
                     await asyncio.sleep(0)
-            if None not in kept.values() or self._view.clock.monotonic() >= deadline:
+            worked, working = working, len(self._handle.deferred) > 0  # a worker may have answered in this round
+            if not unknown or not (worked or working) or self._view.clock.monotonic() >= deadline:
                 break
             await asyncio.sleep(RESTORE_PAUSE)
         for pod in pods:

@@ -87,13 +87,15 @@ class Sweeper:
         least = self._view.config.sweep_after
         if least <= 0:
             return
-        self._used_by_others = None
         now = self._view.clock.monotonic()
-        for uid, entry in self._idle.entries():
-            seconds = now - max(entry.since, self._started, self._offered.get(uid, entry.since))
-            if seconds >= least:
-                await self._sweep(uid, seconds)
-                await asyncio.sleep(0)
+        try:
+            for uid, entry in self._idle.entries():
+                seconds = now - max(entry.since, self._started, self._offered.get(uid, entry.since))
+                if seconds >= least:
+                    await self._sweep(uid, seconds)
+                    await asyncio.sleep(0)
+        finally:
+            self._used_by_others = None
 
     async def _read_unseen(self) -> None:
         """Read the claims that only a reply has shown: they may be gone. Stop when the API server does not answer."""
