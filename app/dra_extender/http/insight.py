@@ -199,10 +199,7 @@ def _add_devices(router: APIRouter, queue: QueryQueue) -> None:
             Query(alias="class", description="only devices that this DeviceClass selects; may be repeated"),
         ] = None,
         state: Annotated[list[DeviceState] | None, Query(description="only in this state; may be repeated")] = None,
-        namespace: Annotated[
-            str,
-            Query(description="only devices allocated to claims of this namespace, among the holders that are listed"),
-        ] = "",
+        namespace: Annotated[str, Query(description="only devices with a listed holder of this namespace")] = "",
         limit: Annotated[int, Query(ge=1, le=MOST_POOLS, description="pools in one page")] = 100,
         after: Annotated[str, Query(description="`next` of the page before")] = "",
     ) -> Response:

@@ -190,7 +190,7 @@ class KubeClient:
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=WATCH_SILENCE)
         with self._translated("GET", path):
-            options = await self._options({"params": params}, timeout, self._timeout)
+            options = await self._options({"params": params}, timeout)
             async with self._session.request("GET", self.credentials.server + path, **options) as reply:
                 if not _is_success(reply.status):
                     raise _failure(reply.status, reply.headers, await reply.read())
@@ -199,15 +199,14 @@ class KubeClient:
                     yield line
 
     async def _once(self, method: str, path: str, sent: Mapping[str, Any], timeout: float, most: int | None) -> bytes:
-        for refreshed in (False, True):
-            with self._translated(method, path):
-                options = await self._options(sent, aiohttp.ClientTimeout(total=timeout), timeout)
+        with self._translated(method, path):
+            for refreshed in (False, True):
+                options = await self._options(sent, aiohttp.ClientTimeout(total=timeout))
                 async with self._session.request(method, self.credentials.server + path, **options) as reply:
                     data = await (reply.read() if most is None else _read(reply, most))
-            if reply.status != _UNAUTHORIZED or refreshed:
-                break
-            # Refused before anything was done: a token may just have expired.
-            with self._translated(method, path):
+                if reply.status != _UNAUTHORIZED or refreshed:
+                    break
+                # Refused before anything was done: a token may just have expired.
                 async with asyncio.timeout(timeout):
                     await self.credentials.refresh()
         if not _is_success(reply.status):
@@ -232,9 +231,9 @@ class KubeClient:
                 raise UnreachableError(0, "Closed", f"{method} {path}: this client is closed") from None
             raise
 
-    async def _options(self, sent: Mapping[str, Any], timeout: aiohttp.ClientTimeout, seconds: float) -> dict[str, Any]:
-        """Raises TimeoutError if looking for new credentials takes more than these seconds."""
-        async with asyncio.timeout(seconds):
+    async def _options(self, sent: Mapping[str, Any], timeout: aiohttp.ClientTimeout) -> dict[str, Any]:
+        """Raises TimeoutError if looking for new credentials takes as long."""
+        async with asyncio.timeout(timeout.total or self._timeout):
             authorization = await self.credentials.authorization()
         tokens = dict.fromkeys(self._token_headers, authorization) if authorization else {}
         return {

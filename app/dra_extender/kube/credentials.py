@@ -107,11 +107,12 @@ class Credentials:
             if isinstance(self.ssl, ssl.SSLContext):
                 self._load_files(self.ssl)
         except _loading_problems() as problem:
-            log.warning("credentials not refreshed, the old ones stay in use", problem=str(problem))
+            log.warning("credentials not refreshed, the old ones stay in use", problem=str(problem) or "no answer")
         except Exception as problem:
             unexpected("credentials", problem)
 
     def close(self) -> None:
+        """End a refresh that is under way."""
         if self._refreshing is not None:
             self._refreshing.cancel()
 

@@ -178,7 +178,8 @@ class Extender:
     async def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
         """The nodes on which preemption helps; the victims include pods that hold the needed devices."""
         pod = args.Pod
-        if await self.preemption.unrestored() or pod.metadata.uid in self.nominations:  # its victims are being evicted
+        # A nominated pod has preempted; its victims are being evicted.
+        if await self.preemption.unrestored() or pod.metadata.uid in self.nominations:
             return ExtenderPreemptionResult()
         terms = self.preemption.terms(pod) if self.view.config.preemption == "on" else None
         found, _ = await self.deferred.decide(pod, Preempt(args, terms).answer)

@@ -223,7 +223,7 @@ class Service:
         """Reload changed certificates until cancelled. Returns if TLS is not configured."""
         while self._certificates:
             await asyncio.sleep(CERTIFICATE_PERIOD)
-            changed = sum(certificates.check() for certificates in self._certificates) > 0
+            changed = True in [certificates.check() for certificates in self._certificates]
             for expander in () if self.replica.leaving else self._expanders:
                 await expander.renew(changed)
 

@@ -173,7 +173,7 @@ LINES: Final = 5
 
 
 def proposing(world: World, size: int, members: int, nodes_: int) -> tuple[View, Preempt]:
-    """A gang of this size, of which so many pods exist, and one victim without devices proposed on each node."""
+    """A gang of `size` pods, of which `members` exist. One victim without devices is proposed on each node."""
     numbers = range(1, nodes_ + 1)
     victims = [make_pod(f"v{number}", node=f"n{number}", priority=0) for number in numbers]
     service = world.service(*nodes(nodes_, 1), *victims, *gang("g", size, existing=members, priority=100), config=ON)

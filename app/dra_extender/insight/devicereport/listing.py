@@ -241,10 +241,21 @@ class _PoolCount:
         listed = tuple(holders(self._ledger, use, most))
         fill = 100.0 if state == "used" else max((amount.percent for amount in capacity), default=0.0)
         return CountedDevice(
-            driver=self._id[0], pool=self._id[1], name=device.name, node=node, model=_model(device, self._id[0]),
-            classes=classes, taints=taints, capacity=capacity, counters=tuple(self._counters(device)), holders=listed,
-            more_holders=len(use.owners) + len(use.shares) - len(listed), state=state, fill=fill, problem=problem,
-        )  # fmt: skip
+            driver=self._id[0],
+            pool=self._id[1],
+            name=device.name,
+            state=state,
+            node=node,
+            classes=classes,
+            taints=taints,
+            capacity=capacity,
+            counters=tuple(self._counters(device)),
+            holders=listed,
+            more_holders=len(use.owners) + len(use.shares) - len(listed),
+            fill=fill,
+            model=_model(device, self._id[0]),
+            problem=problem,
+        )
 
     def _is_blocked(self, device: Device) -> bool:
         """True when devices in use leave too little of a counter."""

@@ -264,9 +264,8 @@ class PreemptionController:
         """Nominate the pod again if it keeps its place: True if so, None as long as workers have not answered."""
         view, uid, node = self._view, pod.metadata.uid, pod.status.nominated_node_name
         waits = node and not pod.spec.node_name and not view.pods.is_terminating(uid)
-        if not waits or not view.config.may_clear_for(pod.spec.scheduler_name):
-            return False
-        if any(each.is_for(pod) for each in self._nominations):
+        waits = waits and view.config.may_clear_for(pod.spec.scheduler_name)
+        if not waits or any(each.is_for(pod) for each in self._nominations):
             return False
         found = await self._questions.restored(pod)
         if found is UNKNOWN:
