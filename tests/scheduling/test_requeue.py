@@ -209,14 +209,18 @@ async def test_a_pod_waits_for_its_claim_however_many_claims_others_miss(world: 
     assert service.client.requeues == 1
 
 
-@pytest.mark.parametrize("ended", ["uid-bound", "uid-of-nobody"])
-async def test_of_too_much_that_refused_pods_wait_for_any_end_rings(world: World, small: Objects, ended: str) -> None:
+@pytest.mark.parametrize(
+    ("ended", "requeues"),
+    [("uid-bound", 1), ("uid-of-nobody", 0), ("mine/c", 1), ("other/c", 0), ("tenant/any", 1), ("gang tenant/any", 0)],
+)
+async def test_of_too_much_that_pods_of_a_namespace_wait_for_any_end_there_rings(
+    world: World, small: Objects, ended: str, requeues: int
+) -> None:
     service = await refused(world, small)
     requeue = service.extender.requeue
-    for number in range(REMEMBERED + 1):
-        requeue.refused("uid-other", requeue.revision, (f"gang tenant/{number}",))
-    requeue.refused("uid-mine", requeue.revision, ("uid-bound",))
+    requeue.refused("uid-other", requeue.revision, (f"tenant/{number}" for number in range(20 * REMEMBERED)))
+    requeue.refused("uid-mine", requeue.revision, ("uid-bound", "mine/c"))
     service.client.requeues = 0
     requeue.ended(ended)
     await world.settle(2.0)
-    assert service.client.requeues == 1
+    assert service.client.requeues == requeues

@@ -23,7 +23,7 @@ from dra_extender.scheduling.ports import Observer
 
 log = structlog.get_logger(__name__)
 
-REMEMBERED = 100_000
+REMEMBERED = 10_000
 
 
 class RequeueTrigger:
@@ -41,10 +41,9 @@ class RequeueTrigger:
         """The refused pods by UID, with the revision of the state of their last refusal."""
         self._oldest_forgotten = -2
         """The oldest revision of a refusal that made room for others and has not been requeued."""
-        self._awaited: set[str] = set()
-        """UIDs of claims in flight and of pods being bound, claims (namespace/name) that do not exist or are wrong,
-        keys of gangs, `WORKERS`: refused pods wait for these. When it is full, they may wait for any. Keys of claims
-        and gangs name their namespace, so none equals one of another namespace, or a UID.
+        self._awaited: dict[str, set[str]] = {}
+        """Refused pods wait for these: claims (namespace/name) that do not exist or are wrong, keys of gangs, UIDs of
+        claims in flight and of pods being bound, `WORKERS`. By namespace, empty for UIDs. A full set stands for any.
         """
         self._due = asyncio.Event()
 
@@ -57,15 +56,18 @@ class RequeueTrigger:
 
     def ended(self, awaited: str) -> None:
         """A bind or write has ended, or a claim has appeared, for which refused pods may wait by this name."""
-        if awaited in self._awaited or len(self._awaited) >= REMEMBERED:
+        names = self._awaited.get(awaited.rpartition("/")[0], ())
+        if awaited in names or len(names) >= REMEMBERED:
             self.improved()
 
     def refused(self, pod_uid: str, revision: int, awaiting: Iterable[str] = ()) -> None:
         """The pod was refused on some or all nodes, by a decision on the state of `revision`. `awaiting`: what `ended`
         will name; the pod may fit then.
         """
-        if len(self._awaited) < REMEMBERED:
-            self._awaited.update(awaiting)
+        for name in awaiting:
+            names = self._awaited.setdefault(name.rpartition("/")[0], set())
+            if len(names) < REMEMBERED:
+                names.add(name)
         if pod_uid not in self._refused and len(self._refused) >= self._refused.maxsize:
             # However many pods of a namespace are refused, those of others are still requeued.
             _, oldest = self._refused.popitem()
@@ -88,13 +90,10 @@ class RequeueTrigger:
     def waiting(self) -> bool:
         """True when a pod was refused in an older revision and has not been requeued since."""
         now = self.revision
-        return self._unknown_pods or (
-            self._requeued < now
-            and (
-                self._requeued <= self._oldest_forgotten < now
-                or any(revision < now for revision in self._refused.values())
-            )
-        )
+        if self._requeued >= now:
+            return self._unknown_pods
+        forgotten = self._requeued <= self._oldest_forgotten < now
+        return self._unknown_pods or forgotten or any(revision < now for revision in self._refused.values())
 
     async def run(self) -> None:
         """Requeue when it is due, until cancelled."""
