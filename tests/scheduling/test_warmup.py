@@ -32,18 +32,18 @@ class Work:
 
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
-    counted, sort, decide = Work(), Nodes._sort, ResultCache._result_of
+    counted, sort, key = Work(), Nodes._sort, ResultCache._key
 
     def counting_sort(nodes: Nodes, *given: object) -> None:
         counted.refreshes += 1
         sort(nodes, *given)  # type: ignore[arg-type]
 
-    def counting_decide(results: ResultCache, *given: object) -> int:
+    def counting_key(results: ResultCache, *given: object) -> object:
         counted.results += 1
-        return decide(results, *given)  # type: ignore[arg-type]
+        return key(results, *given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Nodes, "_sort", counting_sort)
-    monkeypatch.setattr(ResultCache, "_result_of", counting_decide)
+    monkeypatch.setattr(ResultCache, "_key", counting_key)
     yield counted
 
 

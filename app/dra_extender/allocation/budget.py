@@ -15,7 +15,7 @@ Units of work are those of `dra_extender.cel.work`: about a microsecond each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, MutableMapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -71,6 +71,8 @@ class WorkBudget:
     """A budget without a limit, which counts."""
 
     limited: bool = False
+    waited: Mapping[tuple[object, str], str] = {}
+    """By decision and node: why an earlier turn of the call left it undecided."""
     too_large: MutableMapping[Hashable, bool]
     """Of a budget with a limit: the kinds of work that were too large for a turn before."""
 
@@ -99,10 +101,6 @@ class WorkBudget:
         """Do one piece of work with the `share`-th part of the ceiling. Raises WorkExceeded, TurnSpent and Deferred."""
         return do(None)
 
-    def waiting(self, what: object, node: str) -> str:
-        """Why an earlier turn of the call left this undecided on the node; empty when none did."""
-        return ""
-
     def wait(self, what: object, node: str, reason: str) -> None:
         """Let later turns of the call know that this cannot be decided on the node yet."""
 
@@ -130,9 +128,9 @@ def search_work(steps: int) -> Work:
 
 @dataclass(slots=True, eq=False)
 class CallState:
-    """The state that the turns of one call share. `waited`: by decision and node, why the answer is unknown.
-    `requests`: the deferred requests. `refusal`: why this call must not ask workers; empty if it may. `stopped`: the
-    reason for decisions that the last turn leaves open. `found`: see `WorkBudget.found`.
+    """The state that the turns of one call share. `waited`, `found`: see `WorkBudget`. `requests`: the deferred
+    requests. `refusal`: why this call must not ask workers; empty if it may. `stopped`: the reason for decisions that
+    the last turn leaves open.
     """
 
     refusal: Callable[[], str] = str
@@ -159,6 +157,7 @@ class TurnBudget(WorkBudget):
     ) -> None:
         super().__init__()
         self.call = call if call is not None else CallState()
+        self.waited = self.call.waited
         self._replies = replies
         self.too_large = replies.too_large
         self._left = allowance
@@ -199,11 +198,6 @@ class TurnBudget(WorkBudget):
             used = max(1, allowed - work.left)
             self._left -= used
             self.used += used
-
-    def waiting(self, what: object, node: str) -> str:
-        reason = self.call.waited.get((what, node), "")
-        self.call.waits = self.call.waits or reason in (EVALUATING, SEARCHING)
-        return reason
 
     def wait(self, what: object, node: str, reason: str) -> None:
         if not self.unfinished:

@@ -13,28 +13,24 @@ class ChangeLog(Generic[T]):
 
     def __init__(self, capacity: int = 1 << 16) -> None:
         self._capacity = capacity
-        self._first = 0
         self._notes: list[T] = []
-
-    @property
-    def position(self) -> int:
-        """The position of a reader that knows all changes."""
-        return self._first + len(self._notes)
+        self.position = 0
+        """The position of a reader that knows all changes. Only the log sets it."""
 
     def note(self, changed: T) -> None:
+        self.position += 1
         self._notes.append(changed)
         if len(self._notes) > self._capacity:
-            kept = self._notes[len(self._notes) // 2 :]
-            self._first += len(self._notes) - len(kept)
-            self._notes = kept
+            del self._notes[: len(self._notes) // 2]
 
     def note_all(self) -> None:
-        self._first += len(self._notes) + 1
+        self.position += 1
         self._notes = []
 
     def since(self, position: int) -> Iterable[T] | None:
         """What changed after `position`, each once; None: everything may have changed."""
-        if position < self._first:
+        first = self.position - len(self._notes)
+        if position < first:
             return None
-        notes = self._notes[position - self._first :]
+        notes = self._notes[position - first :]
         return notes if len(notes) < 2 else set(notes)

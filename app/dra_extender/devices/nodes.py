@@ -84,7 +84,7 @@ class Nodes(Mapping[str, Node]):
 
     def __init__(self, features: FeatureGates, pool_of: Callable[[PoolID], PublishedPool | None]) -> None:
         self.changes = ChangeLog[int]()
-        self._changed_pools = ChangeLog[PoolID](CHANGED_POOLS)
+        self.changed_pools = ChangeLog[PoolID](CHANGED_POOLS)
         self._features = features
         self._pool_of = pool_of
         self.seen: dict[str, SeenNode] = {}
@@ -188,7 +188,7 @@ class Nodes(Mapping[str, Node]):
             changed |= self.selector_limit.change(pool, size)
             self._shared = None
             for each in changed:
-                self._changed_pools.note(each)
+                self.changed_pools.note(each)
             self._views.clear()
             self.changes.note_all()
         else:
@@ -251,7 +251,7 @@ class Nodes(Mapping[str, Node]):
         yield from (name for name in (published.own_nodes() if published else ()) if name in self.seen)
 
     def is_current(self, seen: SeenNode) -> bool:
-        return not seen.stale and seen.position >= self._changed_pools.position
+        return not seen.stale and seen.position >= self.changed_pools.position
 
     def current(self, seen: SeenNode) -> SeenNode:
         for _ in self.refresh(seen):
@@ -264,13 +264,13 @@ class Nodes(Mapping[str, Node]):
         """
         owed, name, refused = 0, seen.node.name, self.selector_limit.refused
         while not self.is_current(seen):
-            if seen.position != self._changed_pools.position:
-                changed = self._changed_pools.since(seen.position)
+            if seen.position != self.changed_pools.position:
+                changed = self.changed_pools.since(seen.position)
                 if changed is None:
                     seen.found.clear()
                     changed = *self._own.get(name, ()), *self._open
                 seen.stale.update(dict.fromkeys(changed))
-                seen.position = self._changed_pools.position
+                seen.position = self.changed_pools.position
             gathered = self._gathered
             if seen.stale:
                 pool, _ = seen.stale.popitem()

@@ -82,7 +82,7 @@ class ResultCache:
     def __init__(self, keys: EquivalenceKeys, nodes: Nodes, ledger: Ledger) -> None:
         self.keys = keys
         self._nodes = nodes
-        self._seen_nodes = nodes.seen
+        self._seen_nodes, self._changed_pools = nodes.seen, nodes.changed_pools
         self._ledger = ledger
         self._position = -1
         self.has_large_search = False
@@ -177,23 +177,42 @@ class ResultCache:
                 row[position] = self._by_key.get(key, UNDECIDED) if key is not None else UNDECIDED
         if FAILED in row:
             del row[row.index(FAILED) + 1 :]
-        position = -1
-        different = None if overlay.is_empty else overlay
+        if UNDECIDED in row:
+            self._decide(row, names, search, overlay, differing, budget)
+        return row
+
+    def _decide(
+        self,
+        row: list[int],
+        names: Sequence[str],
+        search: SearchNode,
+        overlay: Overlay,
+        differing: KeyOfNode,
+        budget: WorkBudget,
+    ) -> None:
+        """Fill in what is undecided, up to the first node that fails; the others are left out. Raises TurnSpent."""
+        different, waited, position = None if overlay.is_empty else overlay, budget.waited, -1
         for _ in range(row.count(UNDECIDED)):
             position = row.index(UNDECIDED, position + 1)
             name = names[position]
-            reason = budget.waiting(self, name)
+            reason = waited.get((self, name), "") if waited else ""
             if not reason:
                 try:
-                    row[position] = self._result_of(name, search, different, differing, budget)
+                    seen, key = self._key(name, different, budget)
+                    number = self._by_key.get(key) or self._search(name, key, search)
+                    row[position] = number
+                    if different is None or not different.differs_for(seen):
+                        self._by_node[seen.index] = number
+                    elif seen.index != HYPOTHETICAL:
+                        differing[seen.index] = key
                 except Deferred as waiting:
                     reason = str(waiting)
                     budget.wait(self, name, reason)
             if reason:
                 row[position] = self._number_of(NodeResult(False, reason, waiting=True))
             if row[position] == FAILED:
-                return row[: position + 1]
-        return row
+                del row[position + 1 :]
+                return
 
     def _catch_up(self) -> None:
         changes = self._nodes.changes
@@ -236,31 +255,22 @@ class ResultCache:
         states[state] = changes.position, keys
         return keys
 
-    def _result_of(
-        self, name: str, search: SearchNode, overlay: Overlay | None, differing: KeyOfNode, budget: WorkBudget
-    ) -> int:
+    def _search(self, name: str, key: EquivalenceKey, search: SearchNode) -> int:
         """Raises TurnSpent and Deferred."""
-        seen, key = self._key(name, overlay, budget)
-        number = self._by_key.get(key)
-        if number is None:
-            number = self._number(*search(name, (self, key)))
-            if len(self._by_key) >= REMEMBERED_KEYS:
-                self._by_key.clear()
-            self._by_key[key] = number
-        if overlay is None or not overlay.differs_for(seen):
-            self._by_node[seen.index] = number
-        elif seen.index != HYPOTHETICAL:
-            differing[seen.index] = key
+        number = self._number(*search(name, (self, key)))
+        if len(self._by_key) >= REMEMBERED_KEYS:
+            self._by_key.clear()
+        self._by_key[key] = number
         return number
 
     def _key(self, name: str, overlay: Overlay | None, budget: WorkBudget) -> tuple[SeenNode, EquivalenceKey]:
         """The node, brought up to date, and its key. Raises TurnSpent and Deferred."""
         budget.spend(NODE)
         seen = (overlay.hypothetical(name) if overlay is not None else None) or self._seen_nodes[name]
-        if not self._nodes.is_current(seen):
+        if seen.stale or seen.position < self._changed_pools.position:  # `is_current`, without a call for each node
             for units in self._nodes.refresh(seen):
                 budget.spend(units)
-        if len(seen.pools) > NODE:
+        if seen.pools[NODE:]:
             budget.spend(len(seen.pools))
         return seen, self.keys.of(seen, self._ledger, overlay, budget)
 
