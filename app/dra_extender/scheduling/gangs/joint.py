@@ -28,7 +28,7 @@ from dra_extender.cel import Work, WorkExceeded
 from dra_extender.devices.ledger import identity
 from dra_extender.devices.nodeselection import parse
 from dra_extender.devices.overlay import Planned
-from dra_extender.scheduling.feasibility import NodeStatuses, PendingClaims, node_statuses, pending_claims
+from dra_extender.scheduling.feasibility import NodeStatuses, PendingClaims, groups, node_statuses, pending_claims
 from dra_extender.scheduling.gangs.kinds import Kind, Member, counts, grouped
 from dra_extender.scheduling.nodeallocatable import Taken, reporting
 from dra_extender.scheduling.view import View
@@ -154,21 +154,18 @@ class _JointSearch:
         first, most = kind.members[0], len(kind.members)
         self._charge(len(first.nodes) // NODES_PER_UNIT)
         fits = self._fitting(node_statuses(self._view, first.prefiltered, first.nodes))
-        alike: Iterable[Sequence[str]] = ((name,) for name in fits)
-        if first.prefiltered.wanted is None:
-            alike = self._view.decisions.classes(first.prefiltered.claims.pending, fits)
         found: dict[str, int] = {}
-        for names in filter(None, alike):
-            found.update(dict.fromkeys(names, self._count(kind, names[0], most)))
+        for claims, group in groups(self._view, first.prefiltered, fits, {}):
+            for names in filter(None, self._view.decisions.classes(claims, group)):
+                found.update(dict.fromkeys(names, self._count(kind, names[0], most, len(claims))))
         return {name: found[name] for name in fits}
 
-    def _count(self, kind: Kind, name: str, most: int) -> int:
-        """How many members of the kind fit on the node, where one does."""
+    def _count(self, kind: Kind, name: str, most: int, claims: int) -> int:
+        """How many members of the kind, each with so many claims to allocate, fit on the node, where one does."""
         low, high, growing = 1, most, True
-        claims = kind.members[0].prefiltered.claims.pending
         while low < high:
             count = min(high, 2 * low) if growing else (low + high + 1) // 2
-            self._charge(STEP + count * (1 + len(claims) // CLAIMS_PER_UNIT))
+            self._charge(STEP + count * (1 + claims // CLAIMS_PER_UNIT))
             if self._fits_by_devices(kind.members[:count], name):
                 low = count
             else:
