@@ -287,6 +287,7 @@ async def test_a_question_about_what_does_not_exist_says_so(
 NINE = [(name, ", ".join([f"*{before}"] * 9)) for before, name in pairwise("abcdefghi")]
 LISTS = ["a: &a [x, x, x, x, x, x, x, x, x]", *(f"{name}: &{name} [{nine}]" for name, nine in NINE)]
 """Fewer than 500 bytes for 9^9 values."""
+NO_TEXT = "a key that is no text, or a value that its tag does not allow: quote it"
 MAPS = ["a: &a {x: 1}", *(f"{name}: &{name} {{<<: [{nine}]}}" for name, nine in NINE)]
 
 
@@ -297,10 +298,13 @@ MAPS = ["a: &a {x: 1}", *(f"{name}: &{name} {{<<: [{nine}]}}" for name, nine in 
         ("\n".join(MAPS), "the objects have more than 67,108,864 characters, which is the limit"),
         ("a: &a [*a]", "a value contains itself"),
         ("- " * 10_000, "the objects are nested too deeply"),
+        ("kind: Pod\nmetadata: {~: 3}", NO_TEXT),
+        ("kind: !!int ''", NO_TEXT),
+        ("kind: !!timestamp x", NO_TEXT),
         ("a: [", "while parsing a flow node expected the node content"),
         (" " * (CHARACTERS_OF_MANIFESTS + 1), "has more than 67,108,864 characters, which is the limit"),
     ],
-    ids=["lists", "maps", "circle", "depth", "syntax", "file"],
+    ids=["lists", "maps", "circle", "depth", "key", "number", "time", "syntax", "file"],
 )
 async def test_manifests_that_expand_too_far_are_refused(
     text: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
