@@ -25,6 +25,9 @@ from dra_extender.scheduling.feasibility import (
 from dra_extender.scheduling.view import View
 from tests.support.counting import calls, lines
 from tests.support.scheduling.preempting import Situation, Told
+from tests.support.simulation.nodeamounts import FEATURES, costs, user
+from tests.support.simulation.objects import make_claim, make_class, make_node, make_slice
+from tests.support.simulation.world import World
 
 NODES = 200
 
@@ -145,3 +148,22 @@ def test_allocated_claims_are_looked_at_in_turns_and_again_only_when_their_pool_
     situation.put_claim("other", {}, {"allocation": {"devices": {"results": [result]}}})
     decide()
     assert len(list(chain(*turns))) == 64
+
+
+async def test_a_pod_of_many_containers_is_read_in_turns_for_the_amounts_that_devices_take(world: World) -> None:
+    """900 containers and 1,500 different amounts took 2.9 s in one turn."""
+    containers, nodes, call, turns = 200, 40, CallState(), 0
+    pools = [make_slice(f"n{index}", [costs("a", perPod=f"{index + 1}m")]) for index in range(nodes)]
+    listed = [make_node(f"n{index}", cpu="100") for index in range(nodes)]
+    pod = user("p", "c", containers=containers)
+    view = world.service(make_class(), *listed, *pools, make_claim("c"), pod, features=FEATURES).extender.view
+    names, whole = [f"n{index}" for index in range(nodes)], WorkBudget()
+    node_statuses(view.with_budget(whole), pre_filter(view, pod), names)
+    assert whole.used > nodes * containers // 4
+    found: list[str] = []
+    while not found and turns < 20:
+        turns += 1
+        budget = TurnBudget(WorkerReplies(), allowance=400, ceiling=400, call=call)
+        with suppress(TurnSpent):
+            found = node_statuses(view.with_budget(budget), pre_filter(view, pod), names).fits
+    assert (found, turns > 4) == (names, True)

@@ -25,6 +25,7 @@ from dra_extender.devices.nodeselection import Matcher, NodeSelectorError, only_
 from dra_extender.scheduling import extended, readiness
 from dra_extender.scheduling.claims import PodClaims, Unschedulable, examine, preempted_reason, unreadable_reason
 from dra_extender.scheduling.nodeallocatable import ClaimAmounts, Demand, Room, demand_of, demand_on, of_allocated
+from dra_extender.scheduling.noderules import parts_of
 from dra_extender.scheduling.outcomes import FilterResult
 from dra_extender.scheduling.view import View
 
@@ -68,6 +69,8 @@ class PreFilterState(msgspec.Struct, frozen=True):
     amounts: ClaimAmounts = ()
     made: dict[str, extended.Requests] = msgspec.field(default_factory=dict)
     """The requests for each extended resource that devices of a node provide."""
+    through_devices: dict[frozenset[str], PendingClaims] = msgspec.field(default_factory=dict)
+    """See `pending_claims`, by the extended resources that devices provide. Decisions know the claims by identity."""
 
 
 PreFilterResult = PreFilterState | Unschedulable | Failure
@@ -274,6 +277,8 @@ def _with_extended(
         return Unfit(extended.CANNOT_FIT, 0)
     if extended.is_oversized(prefiltered.pod):
         return Unfit(extended.TOO_MANY, 0)
+    if resources in prefiltered.through_devices:
+        return prefiltered.through_devices[resources]
     requests = extended.requests_of(prefiltered.pod, wanted, resources, prefiltered.made)
     pending = prefiltered.claims.pending
     if prefiltered.existing is not None:
@@ -281,7 +286,9 @@ def _with_extended(
             return Unfit(extended.CANNOT_SCHEDULE, 0)
     elif requests.requests:
         pending = (*pending, extended.synthetic_claim(prefiltered.pod, requests))
-    return PendingClaims(pending, requests if requests.requests else None)
+    return prefiltered.through_devices.setdefault(
+        resources, PendingClaims(pending, requests if requests.requests else None)
+    )
 
 
 def _where_usable(
@@ -316,15 +323,21 @@ def _with_room(
     refused: dict[str, str],
 ) -> list[str]:
     """The nodes that have room for what the devices take: `taking` has the pending claims. Linear in the nodes."""
-    view.decisions.budget.spend(len(names) // PER_UNIT)
-    pod, demands = prefiltered.pod, dict[tuple[int, int], Demand]()
+    budget, pod, demands = view.decisions.budget, prefiltered.pod, dict[tuple[int, int], Demand]()
+    budget.spend(len(names) // PER_UNIT)
+    found, parts = budget.found, 1 + parts_of(pod) // PER_UNIT
+    known = demand_of, pod.metadata.uid, *((identity(claim), each) for claim, each in prefiltered.amounts)
     room = Room(view, pod)
     nothing: tuple[Sequence[ResourceClaim], NodeAmounts] = (), ()
     for name in names:
         claims, amounts = taking.get(name, nothing)
         key = id(claims), id(amounts)  # nodes of an equivalence class share them
         if key not in demands:
-            demands[key] = demand_of(pod, claims, amounts, prefiltered.amounts)
+            content = *known, tuple(map(identity, claims)), amounts
+            if content not in found:
+                budget.spend(parts)
+                found[content] = demand_of(pod, claims, amounts, prefiltered.amounts)
+            demands[key] = found[content]
         if reason := room.refusal(demands[key], view.cluster.nodes[name]):
             refused[name] = reason
     return [name for name in names if name not in refused]

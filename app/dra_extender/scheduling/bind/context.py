@@ -204,9 +204,11 @@ def _status_patch(pod: Pod, decision: NodeAllocation, claims: Collection[str], e
 
 
 async def plan_gang(context: BindContext, pod: Pod, node: str, seconds: float) -> None:
-    """Plan the gang of the pod if it has one without a plan. Raises BindFailure when the pod cannot be on the node."""
+    """Plan the gang of the pod, unless it has a plan for enough members. Raises BindFailure when the pod cannot be on
+    the node.
+    """
     gangs = context.gangs
-    if group_of(pod) is None or pod.metadata.uid in gangs.plans:
+    if group_of(pod) is None or gangs.has_full_plan(context.view, pod):
         return
     found = await context.deferred.decide_within(seconds, pod, partial(gangs.plan_for_bind, node=node))
     if found is not None:

@@ -20,7 +20,7 @@ from dra_extender.devices.overlay import Overlay, Planned
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.gangs.decision import GangDecision, GangState, decide
-from dra_extender.scheduling.gangs.gang import Gang, gang_with_devices
+from dra_extender.scheduling.gangs.gang import Gang, gang_with_devices, has_enough
 from dra_extender.scheduling.gangs.joint import NODES_PER_UNIT
 from dra_extender.scheduling.gangs.plans import GangPlans
 from dra_extender.scheduling.gangs.topology import ANYWHERE
@@ -115,11 +115,19 @@ class Gangs:
         view.decisions.budget.spend(len(nodes) // NODES_PER_UNIT + len(others) * wants.cost)
         return [node.metadata.name for node in others if not self.usage.keeps_away(wants, node)]
 
+    def has_full_plan(self, view: View, pod: Pod) -> bool:
+        """Whether the pod has a place in a plan, and the plan has places for as many members as the gang needs now."""
+        key = group_of(pod)
+        plan = self.plans.get(key) if key is not None else None
+        if key is None or plan is None or pod.metadata.uid not in plan.places:
+            return False
+        return has_enough(view, key, plan.places)
+
     def plan_for_bind(self, view: View, pod: Pod, node: str) -> tuple[GroupKey, GangDecision] | None:
-        """The decision about a member that is to be bound to the node and has no plan; None for all other pods. Raises
-        TurnSpent.
+        """The decision about a member that is to be bound to the node, unless `has_full_plan`; None for all other pods.
+        Raises TurnSpent.
         """
-        gang = None if pod.metadata.uid in self.plans else gang_with_devices(view, pod)
+        gang = None if self.has_full_plan(view, pod) else gang_with_devices(view, pod)
         prefiltered = pre_filter(view, pod) if gang is not None else None
         if gang is None or not isinstance(prefiltered, PreFilterState):
             return None

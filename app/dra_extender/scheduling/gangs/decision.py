@@ -104,7 +104,8 @@ def decide(view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[
     if gang.problem:
         return GangDecision(reason=gang.problem, lost=True)
     places = _still_valid(state.free, state.places)
-    known = places.get(uid) if len(places) == len(state.places) else None
+    is_enough = sum(each.metadata.uid in places for each in gang.waiting) >= gang.needed
+    known = places.get(uid) if is_enough and len(places) == len(state.places) else None
     uses_none = not prefiltered.order and prefiltered.wanted is None
     if known is not None and uses_none:
         return GangDecision(node=known.node, anywhere=True)

@@ -6,7 +6,7 @@ minimum number of pods, such as a PodGroup with policy `basic`, is not a gang. F
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -14,6 +14,7 @@ import msgspec
 
 from dra_extender.api.core import Pod
 from dra_extender.api.groups import MOST_SHOWN, SIZES, GroupKey, group_of
+from dra_extender.api.scheduling import PodGroup
 from dra_extender.limits import PARTS_OF_GANG, PODS_OF_GANG
 from dra_extender.scheduling.gangs.attributes import SAME, attributes_of, problem_of
 from dra_extender.scheduling.gangs.topology import ANNOTATIONS, ANYWHERE, Level, levels
@@ -59,9 +60,7 @@ def gang_of(view: View, pod: Pod) -> Gang | None:
     if _have_too_many_parts(members):
         parts = "claims, containers, tolerations and node requirements"
         return Gang(key, len(members), problem=f"{key}: its pods have more than {PARTS_OF_GANG:,} {parts} together")
-    api_group = API_GROUPS.get(key.source)
-    group = view.cluster.pod_groups.get(api_group, key.namespace, key.name) if api_group else None
-    size = group.min_count if group is not None else _size(view, key, members)
+    group, size = _group(view, key, members)
     if size is None:
         return None
     if isinstance(size, str):
@@ -92,6 +91,14 @@ def gang_with_devices(view: View, pod: Pod) -> Gang | None:
     return gang if gang is not None and any(map(view.uses_devices, (pod, *gang.waiting))) else None
 
 
+def has_enough(view: View, key: GroupKey, places: Container[str]) -> bool:
+    """Whether the gang may run with the members that have a node and those with these UIDs. True if it is no gang."""
+    members = [each for each in view.pods.members(key) if not each.metadata.deletion_timestamp]
+    _, size = _group(view, key, members)
+    placed = sum(bool(each.spec.node_name) or each.metadata.uid in places for each in members)
+    return size is None or (isinstance(size, int) and placed >= size)
+
+
 def disrupted_together(view: View, pod: Pod) -> tuple[Sequence[Pod], bool]:
     """The pods that are evicted together: of a PodGroup with `disruptionMode: all`, or of a gang that no PodGroup of
     Kubernetes describes; else the pod alone. True for such a PodGroup: one pod that cannot be evicted protects all.
@@ -100,9 +107,7 @@ def disrupted_together(view: View, pod: Pod) -> tuple[Sequence[Pod], bool]:
     key = group_of(pod)
     if key is None:
         return (pod,), False
-    api_group = API_GROUPS.get(key.source)
-    group = view.cluster.pod_groups.get(api_group, key.namespace, key.name) if api_group else None
-    size = group.min_count if group is not None else None if api_group else _size(view, key, (pod,))
+    group, size = _group(view, key, (pod,))
     strict = group is not None and group.disrupts_all
     apart = key.source == "PodGroup" or not isinstance(size, int) or size < 2
     if (apart and not strict) or view.pods.in_group(key) > PODS_OF_GANG:
@@ -116,7 +121,14 @@ def _is_being_bound(view: View, pod: Pod, asked: Pod) -> bool:
     return uid in view.binding and uid != asked.metadata.uid and view.is_planned(uid)
 
 
-def _size(view: View, key: GroupKey, members: Sequence[Pod]) -> int | str | None:
+def _group(view: View, key: GroupKey, members: Sequence[Pod]) -> tuple[PodGroup | None, int | str | None]:
+    """(its PodGroup, if it has one; how many members have to run, see `_size`)."""
+    api_group = API_GROUPS.get(key.source)
+    group = view.cluster.pod_groups.get(api_group, key.namespace, key.name) if api_group else None
+    return group, group.min_count if group is not None else _size(key, members)
+
+
+def _size(key: GroupKey, members: Sequence[Pod]) -> int | str | None:
     """How many members have to run; a text when that is unknown; None when the group is not a gang."""
     if key.source in API_GROUPS:
         return f"{key} does not exist" if key.source == "PodGroup" else None
