@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
 import pytest
 
+from dra_extender.api.core import Pod
 from dra_extender.scheduling.nomination.controller import RESTORE_PAUSE, RESTORE_SECONDS
+from dra_extender.scheduling.nomination.lifecycle import Questions
 from dra_extender.scheduling.nomination.nominations import PREEMPTING, is_preempting
 from tests.support.allocation.heavy import LOOPS, selecting
 from tests.support.scheduling.gangs import member
@@ -162,6 +165,24 @@ async def test_a_new_leader_waits_for_all_nominations_together(world: World) -> 
     service.start()
     await world.settle(RESTORE_SECONDS + 1.0)
     assert "uid-p" in service.extender.nominations
+
+
+async def test_no_round_begins_that_would_end_after_the_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.add(make_class(), make_node("n1"), make_slice("n1", ["a"]), selecting("of-p", LOOPS))
+    world.add(with_pod_status(make_pod("p", "of-p", priority=10), NOMINATED))
+    service, rounds, restored = world.service(config=ON, workers=VirtualWorkers(lambda _: 100.0)), 0, Questions.restored
+
+    async def slow(self: Questions, pod: Pod) -> object:
+        nonlocal rounds
+        rounds += 1
+        await asyncio.sleep(2.0)
+        return await restored(self, pod)
+
+    monkeypatch.setattr(Questions, "restored", slow)
+    service.start()
+    await world.settle(20.0)
+    assert service.extender.preemption.restored.is_set()
+    assert rounds == RESTORE_SECONDS // (2.0 + RESTORE_PAUSE)
 
 
 @pytest.mark.parametrize("gone", [False, True])

@@ -81,10 +81,8 @@ class PreemptionController:
         """
         if self._view.config.preemption == "off":
             return
-        listed = tuple(names)
-        only_nominated = bool(pod.status.nominated_node_name) and listed == (pod.status.nominated_node_name,)
-        lowest = self._view.pods.lowest_priority
-        if only_nominated or not listed or lowest is None or lowest >= pod.spec.priority:
+        listed, lowest = tuple(names), self._view.pods.lowest_priority
+        if listed in ((), (pod.status.nominated_node_name,)) or lowest is None or lowest >= pod.spec.priority:
             return
         gang, uid = gang_with_devices(self._view, pod), pod.metadata.uid
         others = [each.metadata.uid for each in gang.waiting if each.metadata.uid != uid] if gang is not None else ()
@@ -93,8 +91,7 @@ class PreemptionController:
 
     def answered(self, pod_uid: str) -> None:
         """The verb preempt has answered kube-scheduler: the pod will soon show whether it preempts."""
-        preemptor = self._preemptors.get(pod_uid)
-        if preemptor is not None:
+        if (preemptor := self._preemptors.get(pod_uid)) is not None:
             self._preemptors.consider(preemptor, again=True)
 
     def withdraw(self, pod_uid: str) -> None:
@@ -109,12 +106,14 @@ class PreemptionController:
 
     async def restore(self) -> None:
         """Continue with the nominations of the previous leader, by priority. All are decided again until workers have
-        answered for all, none has anything to do, or the time is over.
+        answered for all, none has anything to do, or the time does not suffice for another round.
         """
         self.restored.clear()
         self._lifecycle.records.clear()
-        deadline, working = self._view.clock.monotonic() + RESTORE_SECONDS, True
+        now, working = self._view.clock.monotonic, True
+        deadline = now() + RESTORE_SECONDS
         while True:
+            began = now()
             self._nominations.clear()
             pods = sorted(filter(is_preempting, self._view.pods), key=lambda pod: -pod.spec.priority)
             unknown = False
@@ -123,7 +122,7 @@ class PreemptionController:
                     unknown = await self._restore(pod) is None or unknown
                     await asyncio.sleep(0)
             worked, working = working, len(self._handle.deferred) > 0  # a worker may have answered in this round
-            if not unknown or not (worked or working) or self._view.clock.monotonic() >= deadline:
+            if not unknown or not (worked or working) or 2 * now() - began + RESTORE_PAUSE > deadline:
                 break
             await asyncio.sleep(RESTORE_PAUSE)
         for pod in pods:
