@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
+from dra_extender.api.decoding import convert
+from dra_extender.api.events import Applied
 from dra_extender.api.quantity import Quantity
+from dra_extender.api.resource import Device, ResourceClaim
+from dra_extender.devices.cluster import Cluster
+from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.readonly import ReadOnlyLedger
 from dra_extender.insight.devicereport import report
 from dra_extender.insight.devicereport.listing import DeviceQuery, counting_devices, reporting
@@ -259,3 +264,35 @@ def test_metrics_list_no_holders_and_add_no_shares(made: list[str]) -> None:
     assert made == []
     assert counts.free[SHARE, "memory"] == 0
     assert counts.drivers == {(SHARE, "shared"): 2}
+
+
+@pytest.mark.parametrize(("changes", "read"), [(False, ["d0"]), (True, ["d0", "d0", "d7"])])
+def test_the_devices_in_use_are_read_once_for_all_slices_of_a_pool_and_after_a_change(
+    monkeypatch: pytest.MonkeyPatch, changes: bool, read: list[str]
+) -> None:
+    devices = [
+        {"name": f"d{index}", "consumesCounters": [{"counterSet": "card", "counters": {"memory": {"value": "1"}}}]}
+        for index in range(8)
+    ]
+    card = [{"name": "card", "counters": {"memory": {"value": "8"}}}]
+    slices = [pool("m2", "x.example.com", [each], part=f"-{each['name']}", count=9) for each in devices]
+    slices.append(pool("m2", "x.example.com", (), part="-counters", count=9, sharedCounters=card))
+    view, reads, device_of = Scene([node("m2"), *slices]).view(), list[str](), PublishedPool.device
+
+    def take(name: str, device: str) -> None:
+        assert isinstance(view.cluster, Cluster)
+        view.cluster.apply(Applied(convert(ResourceClaim, claim(name, "x.example.com", "m2", device))))
+
+    def reading(pool: PublishedPool, name: str) -> Device | None:
+        reads.append(name)
+        return device_of(pool, name)
+
+    monkeypatch.setattr(PublishedPool, "device", reading)
+    take("some", "d0")
+    steps = counting_devices(view)
+    for _ in range(4):
+        next(steps)
+    if changes:
+        take("other", "d7")
+    run_at_once(steps)
+    assert reads == read

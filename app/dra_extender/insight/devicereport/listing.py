@@ -46,7 +46,6 @@ from dra_extender.scheduling.view import View
 MOST_DEVICES: Final = 5_000
 """A page ends after the first pool with which it has at least this number of devices."""
 
-
 MODELS: Final = ("productName", "model")
 """Attributes in which drivers publish the model of a device."""
 
@@ -125,15 +124,16 @@ def counting(
     found: list[CountedDevice] = []
     problem = _problem(published, view.features)
     newest = with_devices(tuple(published.newest()), view.features)
+    pool = _PoolCount(published, view.ledger, view.features, problem)
     for item, models in [(each, published.device_list(each).models) for each in newest]:  # slices go between turns
         yield from classes.learn(models)
-        pool, listed = _PoolCount(published, view.ledger, view.features, problem), 0
+        pool, listed = pool.now(), 0
         for device, model in zip(item.spec.devices, models, strict=True):
             node = item.spec.node_name or device.node_name or ""
             if sees is None or sees(node, (*published.id, device.name)):
                 if listed >= HOLDERS_OF_DEVICE:
                     yield
-                    pool, listed = _PoolCount(published, view.ledger, view.features, problem), 0
+                    pool, listed = pool.now(), 0
                 found.append(pool.device(device, model.traits, node, classes.of(model), most))
                 listed += len(found[-1].holders)
         yield
@@ -214,23 +214,22 @@ class _PoolCount:
     """The devices of one pool at one moment."""
 
     def __init__(self, pool: PublishedPool, ledger: ReadOnlyLedger, features: FeatureGates, problem: str) -> None:
-        self._id = pool.id
-        self._ledger = ledger
-        self._features = features
-        self._problem = problem
+        self._pool, self._id, self._revision = pool, pool.id, ledger.revision(pool.id)
+        self._ledger, self._features, self._problem = ledger, features, problem
         self._in_use = ledger.in_use(pool.id)
-        self._offered: dict[CounterID, Quantity] = {}
-        self._drawn: dict[CounterID, Quantity] = {}
-        if features.DRAPartitionableDevices:
-            for counter_set in pool.counter_sets():
-                for name, counter in counter_set.counters.items():
-                    self._offered[counter_set.name, name] = counter.value
-            if EVERY_DEVICE in self._in_use:
-                self._drawn = dict(self._offered)
-            elif self._offered:
-                for device in filter(None, map(pool.device, self._in_use)):
-                    for id, amount in counters_consumed(device):
-                        self._drawn[id] = self._drawn[id] + amount if id in self._drawn else amount
+        sets = pool.counter_sets() if features.DRAPartitionableDevices else ()
+        self._offered = {(each.name, name): counter.value for each in sets for name, counter in each.counters.items()}
+        self._drawn = dict[CounterID, Quantity](self._offered if EVERY_DEVICE in self._in_use else {})
+        users = self._in_use if self._offered and not self._drawn else ()
+        for device in filter(None, map(pool.device, users)):
+            for id, amount in counters_consumed(device):
+                self._drawn[id] = self._drawn[id] + amount if id in self._drawn else amount
+
+    def now(self) -> _PoolCount:
+        """The devices at this moment: the same object unless their use has changed."""
+        if self._ledger.revision(self._id) == self._revision:
+            return self
+        return _PoolCount(self._pool, self._ledger, self._features, self._problem)
 
     def device(self, device: Device, traits: Traits, node: str, classes: tuple[str, ...], most: int) -> CountedDevice:
         use = self._in_use.get(EVERY_DEVICE) or self._in_use.get(device.name, _FREE)
