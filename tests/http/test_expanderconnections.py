@@ -50,6 +50,37 @@ def test_strangers_who_come_and_go_do_not_end_the_process() -> None:
     assert found.returncode == 0, found.stderr[-500:]
 
 
+SCANNED = r"""
+import asyncio, pathlib, tempfile
+from contextlib import suppress
+import trustme
+from dra_extender.http.expander import ExpanderServer
+from dra_extender.http.metrics import Metrics
+from tests.support.http.certificates import write_certificate
+
+async def main():
+    files = write_certificate(pathlib.Path(tempfile.mkdtemp()), trustme.CA(), clients=trustme.CA())
+    server = ExpanderServer(None, Metrics(), "127.0.0.1:0", files, 100_000)
+    await server.start()
+    for _ in range(3):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        await reader.read()
+        writer.close()
+    with suppress(OSError):
+        await ExpanderServer(None, Metrics(), f"127.0.0.1:{server.port}", files, 100_000).start()
+    await server.stop(0)
+
+asyncio.run(main())
+"""
+
+
+def test_a_stranger_who_shows_no_certificate_writes_no_line_and_an_error_does() -> None:
+    found = subprocess.run([sys.executable, "-c", SCANNED], capture_output=True, text=True, timeout=LONGEST)
+    assert len(found.stderr.splitlines()) == 1
+    assert "Address already in use" in found.stderr
+
+
 async def test_new_certificates_are_used_after_the_service_has_seen_them(stage: Stage) -> None:
     server = ExpanderServer(stage.known, stage.metrics, "127.0.0.1:0", stage.files, 100_000)
     await server.start()

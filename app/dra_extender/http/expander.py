@@ -15,6 +15,7 @@ are skipped. An option that is returned has only its name: cluster-autoscaler re
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -211,13 +212,13 @@ class ExpanderServer:
 
     async def start(self) -> None:
         """Raises OSError. Only a service with an expander loads grpc, which takes 27 MiB."""
+        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # it writes a line for each failed handshake of a stranger
         import grpc.aio
 
         certificate, key, *authorities = (file.read_bytes() for file in self._files)
+        trusted = b"".join(authorities) or None
         try:
-            credentials = grpc.ssl_server_credentials(
-                [(key, certificate)], b"".join(authorities) or None, bool(authorities)
-            )
+            credentials = grpc.ssl_server_credentials([(key, certificate)], trusted, bool(authorities))
         except ValueError:
             raise OSError("the file of client authorities is empty") from None
         options = {
