@@ -294,17 +294,19 @@ async def test_a_lease_that_is_not_free_any_more_is_looked_at_anew(
     assert (third.leading, third.holder) == (False, "b")
 
 
-async def test_a_free_lease_that_is_deleted_is_created_again(
-    store: LeaseStore, client: KubeClient, clock: Clock
-) -> None:
+@pytest.mark.parametrize("free", [False, True])
+async def test_a_lease_is_created_as_last_seen(store: LeaseStore, client: KubeClient, clock: Clock, free: bool) -> None:
+    """One that is deleted, while it is held or free, has the annotations that others wrote."""
     first, second = candidate(client, clock, "a"), candidate(client, clock, "b")
     await first.step()
-    await first.release()
+    store.store({**(store.lease or {}), "metadata": {"name": "dra-extender", "annotations": {"somebody": "else"}}})
+    await first.step()
+    await (first.release() if free else first.step())
     await second.look()
     store.lease = None
     await second.step()
     await second.step()
-    assert second.leading
+    assert (second.leading, second.annotation("somebody")) == (True, "else")
 
 
 async def test_a_lease_that_was_annotated_meanwhile_is_given_back_all_the_same(

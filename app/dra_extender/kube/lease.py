@@ -179,7 +179,7 @@ class LeaderElection:
             self._observe(await self._write(self._seen, holder="", duration=1))
         except ConflictError:  # it has been taken, or annotated
             lease = await self._read()
-            if lease is not None and lease.holder == self._settings.identity:
+            if lease.holder == self._settings.identity:
                 self._observe(await self._write(lease, holder="", duration=1))
 
     def _pause(self) -> float:
@@ -217,15 +217,13 @@ class LeaderElection:
 
     async def look(self) -> None:
         """Read the lease. Raises ApiError."""
-        self._observe(await self._read() or Lease(ObjectMeta()))
+        self._observe(await self._read())
 
     async def _try(self) -> None:
         started = self._clock()
         known_free = self._seen.metadata.resource_version and not self._seen.holder
         lease = self._seen if known_free else await self._read()
-        if lease is None:
-            lease = Lease(ObjectMeta(name=self._settings.name, namespace=self._settings.namespace))
-        elif not self._may_take(lease):
+        if lease.metadata.resource_version and not self._may_take(lease):
             self._renewed_at = None
             return
         self._report()  # another replica may have led and released the lease since
@@ -255,13 +253,13 @@ class LeaderElection:
         if (before.holder, before.metadata.resource_version) != (lease.holder, lease.metadata.resource_version):
             self._seen_since = self._clock()
 
-    async def _read(self) -> Lease | None:
+    async def _read(self) -> Lease:
+        """The lease; one to be created, with the annotations as last seen, if it does not exist. Raises ApiError."""
+        name, namespace, seen = self._settings.name, self._settings.namespace, self._seen.metadata.annotations
         try:
-            data = await self._client.get(
-                f"{self._root}/{self._settings.name}", timeout=self._settings.retry_period * 2
-            )
+            data = await self._client.get(f"{self._root}/{name}", timeout=self._settings.retry_period * 2)
         except NotFoundError:
-            return None
+            return Lease(ObjectMeta(name=name, namespace=namespace, annotations=seen))
         return decoded(Lease, data, "lease")
 
     async def _write(self, lease: Lease, holder: str, duration: int) -> Lease:
