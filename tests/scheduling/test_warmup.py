@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from itertools import chain
 
 import pytest
 
 from dra_extender.allocation.cache.results import ResultCache
+from dra_extender.allocation.signatures import AttributeSignatures
+from dra_extender.devices.models import DeviceModel
 from dra_extender.devices.nodes import Nodes
 from dra_extender.scheduling import warmup
 from dra_extender.scheduling.config import SchedulingConfig
@@ -73,6 +77,32 @@ async def test_without_it_the_first_filter_looks_at_every_node(world: World, wor
     service = await started(world)
     await service.filter(world.api.pod("waits"), *NODES)
     assert work.take() == (len(NODES), len(NODES))
+
+
+async def test_a_first_question_about_an_attribute_with_few_values_looks_at_no_device(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A serial number makes every device different, unless the question reads it."""
+    world.add(make_class(), *map(make_node, NODES))
+    for name in NODES:
+        attributes = {"serial": {"string": name}, "model": {"string": f"m{len(name)}"}}
+        world.add(make_slice(name, [{"name": "d", "attributes": attributes}]))
+    service = world.service(workers=VirtualWorkers())
+    await world.settle()
+    view = service.extender.view
+    for _ in chain(service.cluster.inventory.nodes.refresh_all(), warmup.warm_up(view)):
+        pass
+    looked, of = Counter[str](), AttributeSignatures.of
+
+    def counting(signatures: AttributeSignatures, model: DeviceModel) -> Hashable:
+        looked["devices"] += 1
+        return of(signatures, model)
+
+    monkeypatch.setattr(AttributeSignatures, "of", counting)
+    for attribute, most in (("model", 10), ("serial", 2 * len(NODES))):
+        claim = selecting(attribute, f"device.attributes['gpu.example.com'].{attribute} != ''")
+        assert len(view.decisions.node_results([claim], NODES).fits) == len(NODES)
+        assert 0 < looked.pop("devices") <= most
 
 
 async def test_what_running_pods_ask_for_is_asked_as_if_they_had_nothing(world: World, work: Work) -> None:

@@ -9,7 +9,7 @@ raises `Deferred`; its docstring says which.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import Final
@@ -23,7 +23,7 @@ from dra_extender.allocation.cache.results import NodeResults, ResultCache, Sear
 from dra_extender.allocation.constraints import Values
 from dra_extender.allocation.plan import NO_SOLUTION, NOT_SYNCED, STEP_BUDGET, Failure, Plan, Unfit, score_of
 from dra_extender.allocation.requests import Filters, PreparedClaims, Ready, prepare
-from dra_extender.allocation.signatures import AttributeReads, ClaimSignatures, PoolSignatures, reads_of
+from dra_extender.allocation.signatures import AttributeReads, ClaimSignatures, PoolSignatures, common, reads_of
 from dra_extender.allocation.tally import NodeTally
 from dra_extender.allocation.tallying import tally
 from dra_extender.allocation.workerrequests import Overrun, SearchReply, SearchRequest
@@ -72,6 +72,8 @@ class _Caches:
         """Perhaps the first claims only: the next turn of a call goes on from there."""
         self.states = PoolStates()
         self._pools: LRUCache[AttributeReads, PoolSignatures] = LRUCache(REMEMBERED_READS)
+        self.common: PoolSignatures | None = None
+        """For all attributes with few values."""
 
     def use(self, keys: EquivalenceKeys) -> int:
         """Read these keys. Those that were read before have grown: their size counts now. The units of work that it
@@ -93,7 +95,7 @@ class _Caches:
         return len(listed)
 
     def clear(self) -> None:
-        self.latest = None
+        self.latest = self.common = None
         for cache in (self.keys, self.results, self.prepared, self._pools):
             cache.clear()
         self.filters.clear()
@@ -101,7 +103,8 @@ class _Caches:
     def pools(self, reads: AttributeReads) -> PoolSignatures:
         found = self._pools.get(reads)
         if found is None:
-            found = self._pools[reads] = PoolSignatures(reads)
+            base = self.common if self.common is not None and self.common.covers(reads) else None
+            found = self._pools[reads] = PoolSignatures(reads, base)
         return found
 
 
@@ -165,6 +168,14 @@ class Decisions:
     def on(self, cluster: Cluster) -> Decisions:
         """The same decisions about another cluster, with caches of their own."""
         return Decisions(cluster, share_ids=self._share_ids, step_budget=self._step_budget)
+
+    def learn_attributes(self) -> Iterator[None]:
+        """Look at the devices that nodes see, one pool at a step. Then the first question that reads only attributes
+        with few values does not look at each device.
+        """
+        seen = (item for node in self._cluster.inventory.nodes.seen.values() for item in node.pools)
+        pools = {id(item): (item, item.pool) for item in seen if item.pool is not None}
+        self._caches.common = yield from common(list(pools.values()), self._caches.common)
 
     def alike(
         self, claims: Sequence[ResourceClaim], nodes: Iterable[str], attributes: Iterable[str] = ()

@@ -10,7 +10,7 @@ Promises
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Generator, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from weakref import WeakValueDictionary
@@ -19,7 +19,7 @@ from dra_extender.allocation.budget import UNLIMITED, WorkBudget, ask_all
 from dra_extender.allocation.requests import DeviceFilter
 from dra_extender.allocation.selectors import compiled
 from dra_extender.allocation.workerrequests import CompileReply
-from dra_extender.api.resource import ResourceClaim, ResourceClaimSpec
+from dra_extender.api.resource import DeviceAttribute, ResourceClaim, ResourceClaimSpec
 from dra_extender.cel import ReadSet
 from dra_extender.devices.content import WeakIdentityDict, encode, shortened
 from dra_extender.devices.models import DeviceModel
@@ -32,6 +32,10 @@ AttributeReads = frozenset[tuple[str, str]] | None
 """(domain, id) of the attributes that are read, ("*", domain) where only the domain's existence is; None: all."""
 
 DOMAIN: Final = "*"
+
+FEW_VALUES: Final = 256
+SHARING: Final = 4
+"""An attribute has few values if at least so many devices share one, on average. No two share a serial number."""
 
 
 class ClaimSignatures:
@@ -147,9 +151,13 @@ class PoolSignature:
 
 
 class PoolSignatures:
-    """The signatures of pools for these reads. Equal signatures are one object for as long as some object holds it."""
+    """The signatures of pools for these reads. Equal signatures are one object for as long as some object holds it.
+    `base`: signatures for these and further reads. Pools with one signature there are looked at once.
+    """
 
-    def __init__(self, reads: AttributeReads) -> None:
+    def __init__(self, reads: AttributeReads, base: PoolSignatures | None = None) -> None:
+        self.reads, self._base = reads, base
+        self._by_base: WeakIdentityDict[PoolSignature, PoolSignature] = WeakIdentityDict()
         self._attributes = AttributeSignatures(reads) if reads is not None else None
         self._representatives: WeakValueDictionary[Hashable, DeviceModel] = WeakValueDictionary()
         self._signatures: WeakValueDictionary[Hashable, PoolSignature] = WeakValueDictionary()
@@ -157,22 +165,36 @@ class PoolSignatures:
         self.known: WeakIdentityDict[SeenPool, PoolSignature] = WeakIdentityDict()
         """The signatures made so far; ask `of` for the others."""
 
+    def covers(self, reads: AttributeReads) -> bool:
+        """Whether these signatures are for all these reads."""
+        return reads is not None and (self.reads is None or reads <= self.reads)
+
     def widen(self, reads: frozenset[tuple[str, str]]) -> None:
         """Make further signatures for these reads. The pools in `known` have no device that publishes another one."""
         self._attributes = AttributeSignatures(reads)
 
     def of(self, seen: SeenPool, pool: Pool, budget: WorkBudget = UNLIMITED) -> PoolSignature:
         """The signature of what a node sees; `pool` is what `seen` shows. Raises TurnSpent and Deferred."""
-        known = self.known.get(id(seen))
-        if known is not None:
-            return known.value
-        budget.spend(1 + 2 * len(pool.models))
-        return self.known.put(seen, self._of(pool))
+        made = self.known.get(id(seen))
+        if made is not None:
+            return made.value
+        if self._base is None:
+            budget.spend(1 + 2 * len(pool.models))
+            flags = bool(pool.counters), pool.incomplete, bool(pool.invalid)
+            return self.known.put(seen, self._of(pool.models, _localities(pool), flags))
+        finer = self._base.of(seen, pool, budget)
+        known = self._by_base.get(id(finer))
+        budget.spend(1 if known is not None else 1 + 2 * len(finer.devices))
+        return self.known.put(seen, known.value if known is not None else self._by_base.put(finer, self._less(finer)))
 
-    def _of(self, pool: Pool) -> PoolSignature:
-        localities = _localities(pool)
-        flags = bool(pool.counters), pool.incomplete, bool(pool.invalid)
-        models = pool.models
+    def _less(self, finer: PoolSignature) -> PoolSignature:
+        """The signature of pools that have this one in `base`."""
+        models, localities = [tuple(each) for each in zip(*finer.devices, strict=True)] or ((), ())
+        return self._of(models, localities, (finer.counted, finer.incomplete, finer.invalid))
+
+    def _of(
+        self, models: tuple[DeviceModel, ...], localities: tuple[int, ...], flags: tuple[bool, bool, bool]
+    ) -> PoolSignature:
         known = self._by_content.get((models, localities, flags))
         if known is None:
             attributes = self._attributes
@@ -184,6 +206,30 @@ class PoolSignatures:
                 known = self._signatures[devices, localities, flags] = PoolSignature(listed, *flags)
             self._by_content[models, localities, flags] = known
         return known
+
+
+def common(
+    pools: Sequence[tuple[SeenPool, Pool]], known: PoolSignatures | None
+) -> Generator[None, None, PoolSignatures]:
+    """The signatures of these pools for all attributes with few values, one pool at a step. `known`: from an earlier
+    call.
+    """
+    values: dict[tuple[str, str], set[DeviceAttribute]] = {}
+    few = min(FEW_VALUES, sum(len(pool.models) for _, pool in pools) // SHARING)
+    for _, pool in pools:
+        yield
+        for traits in (model.traits for model in pool.models):
+            for name, value in traits.attributes.items():
+                domain, _, identifier = name.rpartition("/")
+                found = values.setdefault((domain or traits.driver, identifier), set())
+                if len(found) <= few:
+                    found.add(value)
+    reads = frozenset(read for read, found in values.items() if len(found) <= few)
+    signatures = known if known is not None and known.reads == reads else PoolSignatures(reads)
+    for seen, pool in pools:
+        yield
+        signatures.of(seen, pool)
+    return signatures
 
 
 def _localities(pool: Pool) -> tuple[int, ...]:

@@ -30,6 +30,7 @@ Claims = tuple[ResourceClaim, ...]
 
 def warm_up(view: View) -> Turns[None]:
     """Decide on every node for the claims of all pods, pending pods first, and for one device of each class."""
+    yield from view.decisions.learn_attributes()
     seen: set[tuple[bytes, ...]] = set()
     turns = 0
     names = list(view.cluster.nodes)

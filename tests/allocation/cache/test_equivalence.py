@@ -43,10 +43,11 @@ def reading(*attributes: str) -> NodeReads:
 
 
 class Keys:
-    """Equivalence keys of nodes with one pool."""
+    """Equivalence keys of nodes with one pool. `based`: made from the signatures for more attributes."""
 
-    def __init__(self, reads: NodeReads) -> None:
-        pools = PoolSignatures(reads_of(reads.filters, reads.attributes))
+    def __init__(self, reads: NodeReads, *, based: bool = False) -> None:
+        more = PoolSignatures(reads_of(reads.filters, (*reads.attributes, "same/serial", "same/a")))
+        pools = PoolSignatures(reads_of(reads.filters, reads.attributes), more if based else None)
         self._keys = EquivalenceKeys(reads, pools=pools, states=PoolStates())
         self._ledger = Cluster(ALL).ledger
 
@@ -69,23 +70,27 @@ def test_the_state_of_a_pool_is_charged_by_its_devices() -> None:
 
 
 CHANGES: dict[str, Any] = field_specimens(Traits)
+BASED = pytest.mark.parametrize("based", [False, True])
 
 
+@BASED
 @pytest.mark.parametrize("field", CHANGES)
-def test_devices_that_differ_in_one_trait_have_different_keys(field: str) -> None:
+def test_devices_that_differ_in_one_trait_have_different_keys(field: str, based: bool) -> None:
     other = msgspec.structs.replace(SAME, **{field: CHANGES[field]})
-    keys = Keys(reading(*other.attributes))
+    keys = Keys(reading(*other.attributes), based=based)
     assert keys.of(SAME) == keys.of(msgspec.structs.replace(SAME))
     assert keys.of(SAME) != keys.of(other)
 
 
-def test_an_ordinary_attribute_counts_only_when_it_is_read() -> None:
+@BASED
+def test_an_ordinary_attribute_counts_only_when_it_is_read(based: bool) -> None:
     one, two = (msgspec.structs.replace(SAME, attributes={"serial": DeviceAttribute(int_=number)}) for number in (0, 1))
-    unread, read = Keys(reading()), Keys(reading("same/serial"))
+    unread, read = Keys(reading(), based=based), Keys(reading("same/serial"), based=based)
     assert unread.of(one, one) == unread.of(one, two)
     assert read.of(one, one) != read.of(one, two)
 
 
+@BASED
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -95,8 +100,10 @@ def test_an_ordinary_attribute_counts_only_when_it_is_read() -> None:
         (DeviceAttribute(), None),
     ],
 )
-def test_types_and_presence_of_attributes_count(one: DeviceAttribute, other: DeviceAttribute | None) -> None:
-    keys = Keys(reading("same/a"))
+def test_types_and_presence_of_attributes_count(
+    one: DeviceAttribute, other: DeviceAttribute | None, based: bool
+) -> None:
+    keys = Keys(reading("same/a"), based=based)
     found = [
         keys.of(msgspec.structs.replace(SAME, attributes={} if value is None else {"a": value}))
         for value in (one, other)
