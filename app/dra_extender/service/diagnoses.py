@@ -33,6 +33,7 @@ from dra_extender.insight.why.statements import BindingRule
 from dra_extender.insight.why.text import DiagnosisEvent, event_of
 from dra_extender.insight.why.waiting import content_of, names_itself
 from dra_extender.scheduling.claims import claim_names, created_names
+from dra_extender.scheduling.noderules import parts_of
 from dra_extender.scheduling.reader import Reader
 from dra_extender.scheduling.turns import Turns, run
 from dra_extender.scheduling.view import View
@@ -152,8 +153,7 @@ class Diagnoses:
         for pod in list(self._view.pods):
             if reason := self._refusal(pod, lacking):
                 unasked[pod.metadata.uid] = hash(reason)
-            examined += 1 + len(pod.spec.resource_claims)
-            examined += sum(1 + len(each.resources.requests) // 4 for each in pod.spec.containers)
+            examined += 1 if pod.spec.node_name else 1 + parts_of(pod)
             if examined >= PORTION:
                 examined = 0
                 yield

@@ -19,11 +19,14 @@ from dra_extender.api.extender import ExtenderArgs
 from dra_extender.api.resource import DeviceID, ResourceClaim
 from dra_extender.placement.placement import Placement
 from dra_extender.placement.policies import PlacementStrategy
+from dra_extender.scheduling.earlynomination import nodechoice
 from dra_extender.scheduling.earlynomination.controller import CHECK_SECONDS, REMOVAL_SECONDS
 from dra_extender.scheduling.earlynomination.nodechoice import CHOICES
+from dra_extender.scheduling.feasibility import NodeStatuses, PreFilterResult, node_statuses
+from dra_extender.scheduling.view import View
 from tests.support.counting import calls
 from tests.support.examples import examples
-from tests.support.scheduling.earlynomination import ALWAYS, nominated, planning, waiting, with_devices
+from tests.support.scheduling.earlynomination import ALWAYS, KubeScheduler, nominated, planning, waiting, with_devices
 from tests.support.simulation.world import Service, World, replay
 
 
@@ -204,3 +207,27 @@ async def test_a_policy_compares_all_nodes_a_few_times_for_a_pod_that_fits_none_
     assert nominated(world) == {}
     assert compared[0] == 100
     assert len(compared) <= 2 * CHOICES
+
+
+async def test_all_nodes_are_looked_at_once_for_equal_pods_of_which_some_give_their_nodes_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+
+    def counted(view: View, prefiltered: PreFilterResult, names: Sequence[str]) -> NodeStatuses:
+        looks.append(len(names))
+        return node_statuses(view, prefiltered, names)
+
+    monkeypatch.setattr(nodechoice, "node_statuses", counted)
+    service = planning(world, n1=1, n2=1, n3=1)
+    kube_scheduler = KubeScheduler(world, service)
+    for name in "abcd":
+        world.add(*waiting(name))
+    await world.settle(2.0)
+    assert sorted(nominated(world)) == ["a", "b", "c"]
+    for name in "ab":
+        kube_scheduler.keeps_away[name] = {"n1", "n2", "n3"}
+        assert await kube_scheduler.attempt(name) == ""
+        await world.settle(2.0)
+    assert "d" in nominated(world)
+    assert looks == [3]
