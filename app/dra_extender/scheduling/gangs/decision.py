@@ -76,8 +76,7 @@ _Examined = tuple[Pod, Any, int, PreFilterState | Unschedulable | Failure, Hasha
 """A member, its claims, the number of their requests and alternatives, its `pre_filter`, and its `Wants.rules`."""
 
 PART: Final = 4
-PER_MEMBER: Final = 60
-"""Units of work to examine a part of a member, such as the name of a claim, and a member besides."""
+"""Units of work to examine a part of a member, such as the name of a claim."""
 
 UsedOn = Callable[[str, frozenset[str]], Used]
 """What the pods on the node of this name use, without the pods of these UIDs."""
@@ -193,7 +192,7 @@ class _JointDecision:
         claims = () if isinstance(found, Unschedulable) else found
         requests = sum(map(requests_in, claims))
         results = sum(len(each.allocation.devices.results) for each in claims if each.allocation is not None)
-        free.decisions.budget.spend(PER_MEMBER + PART * parts_of(pod) + requests + results)
+        free.decisions.budget.spend(PART * parts_of(pod) + requests + results)
         known = tuple(map(self._as_planned, claims)) or found
         is_known = known == found and pod.metadata.uid == self._uid
         prefiltered = self._asked if is_known else pre_filter(free, pod, known, self._usable)

@@ -50,6 +50,8 @@ from dra_extender.scheduling.view import View
 
 SETS: Final = 128
 """If so few sets of pods may be the victims, the one of least cost is taken."""
+PER_POD: Final = 60
+"""Units of work to examine a pod of the gang, besides what a decision without victims charges."""
 
 Places = Mapping[str, Place]
 PlacesWithout = tuple[tuple[ResourceClaim, ...], Places]
@@ -68,6 +70,7 @@ class Joint(msgspec.Struct, frozen=True):
         """Where the pods fit, the one of the terms on one of these nodes, once the claims are deallocated and the pods
         that used them are gone; None if too few fit. Raises TurnSpent and Deferred.
         """
+        charge(self.state.free, PER_POD * len(self.gang.waiting))
         leaving = self.terms.terminating.union(entry.uid for claim in gone for entry in claim.status.reserved_for)
         used = self.state.used
         state = msgspec.structs.replace(

@@ -32,8 +32,6 @@ from dra_extender.scheduling.view import View
 
 PER_NODE: Final = 400
 """Units of work to look for a place on a node."""
-PER_CLAIM: Final = 20
-"""Units of work to examine a claim of the gang for that."""
 PER_PLACE: Final = 50
 """Units of work to place a pod of the gang."""
 
@@ -87,7 +85,7 @@ class Preempt:
         decisions = msgspec.structs.replace(decisions, terms=terms)
 
         def fits(gone: Collection[ResourceClaim]) -> bool:
-            charge(view, PER_NODE + PER_CLAIM * len(terms.own))
+            charge(view, PER_NODE)
             places = decisions.places((name,), gone) or ()
             view.decisions.budget.settle(PER_PLACE * len(places))
             return self._pod.metadata.uid in places
