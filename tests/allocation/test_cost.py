@@ -50,13 +50,14 @@ from tests.support.allocation.scenarios import (
     scenario,
 )
 from tests.support.counting import calls, lines
+from tests.support.examples import examples
 
 TRIES = 300
 """Scenarios among which a planted defect is found."""
 
 
 @given(st.randoms(use_true_random=False), st.sampled_from(sorted(QUESTIONS)))
-@settings(max_examples=25)
+@settings(max_examples=examples(12))  # `make cost` draws for ten minutes
 def test_a_decision_costs_no_more_than_it_is_charged_for(dice: Random, question: str) -> None:
     found = cost(expensive(dice, most_devices=128), QUESTIONS[question])
     assert found is None or found.excess <= 1, found

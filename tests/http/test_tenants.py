@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import aiohttp
@@ -87,13 +88,13 @@ async def read(session: aiohttp.ClientSession, url: str, token: str = "dev", **h
 async def test_no_answer_has_a_name_of_another_namespace(
     url: str, session: aiohttp.ClientSession, state: State
 ) -> None:
+    """Each misfit in one of the forms. That no form of any diagnosis has such a name is shown of `redacted`."""
     counted = 0
-    for misfit in MISFITS:
+    for misfit, form in zip(MISFITS, cycle(FORMS), strict=False):
         state.misfit = misfit
-        for form in FORMS:
-            status, text = await read(session, f"{url}{PATH}?pod=default/{POD}", Accept=form)
-            assert (status, SECRET in text, text[0] == "{") == (200, False, form == FORMS[0]), (misfit.name, text)
-            counted += "another namespace" in text
+        status, text = await read(session, f"{url}{PATH}?pod=default/{POD}", Accept=form)
+        assert (status, SECRET in text, text[0] == "{") == (200, False, form == FORMS[0]), (misfit.name, text)
+        counted += "another namespace" in text
     assert counted > 20
 
 

@@ -83,7 +83,7 @@ def test_a_hypothetical_change_gives_the_result_of_the_real_one(scene: Scene) ->
         else:
             continue
         outcome = next(item for item in what_if(view, changes).outcomes if item.pod == f"default/{POD}")
-        assert bool(outcome.node) == (after.diagnose(POD).state == "fits"), f"{what}: {outcome}"
+        assert bool(outcome.node) == after.fits(POD), f"{what}: {outcome}"
 
 
 @given(scene=scenes(), data=st.data())

@@ -27,4 +27,4 @@ def test_without_a_remedy_of_one_change_no_single_change_helps(scene: Scene) -> 
         return
     event("nothing helps" if not found.remedies else "two changes help")
     for what, after in changed(scene):
-        assert after.diagnose(POD).state != "fits", f"{what} helps; {found.summary}\n{shown(found.remedies)}"
+        assert not after.fits(POD), f"{what} helps; {found.summary}\n{shown(found.remedies)}"

@@ -74,7 +74,7 @@ def gangs(draw: st.DrawFn) -> Scene:
     scene = Scene(documents)
     for number in range(draw(st.integers(0, 3))):
         tried = scene.with_more([claim(f"busy-{number}"), pod(f"busy-{number}")])
-        if tried.diagnose(f"busy-{number}").state == "fits":
+        if tried.fits(f"busy-{number}"):
             scene = tried.settled()
     count = draw(st.integers(2, 4))
     size = draw(st.sampled_from((count, count, count - 1, count + 1)))

@@ -136,7 +136,7 @@ def mixed(draw: st.DrawFn) -> Scene:
         exactly: Json = {"deviceClassName": draw(st.sampled_from(("gpu", "gpu", "nic"))), "count": 1}
         more = [_claim(f"of-{number}", [{"name": "r", "exactly": exactly}], []), _pod(f"busy-{number}", f"of-{number}")]
         tried = scene.with_more(more)
-        if tried.diagnose(f"busy-{number}").state == "fits":
+        if tried.fits(f"busy-{number}"):
             scene = tried.settled()
     claims: list[Json] = []
     for number in range(draw(st.integers(1, 2))):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 from dra_extender.insight.why.report import Change
 from tests.support.diagnosis.hardware import CORDONED, ROOT, device_class, node, pool
-from tests.support.diagnosis.scene import Scene, apply, apply_to_node, patch, release
+from tests.support.diagnosis.scene import Scene, apply, apply_to_node, copied, patch, release
 
 Json = dict[str, Any]
 
@@ -93,7 +92,7 @@ def scenes(draw: st.DrawFn) -> Scene:
             _pod(f"busy-{number}", f"of-busy-{number}", priority=priority),
         ]
         tried = scene.with_more(more)
-        if tried.diagnose(f"busy-{number}").state == "fits":
+        if tried.fits(f"busy-{number}"):
             scene = tried.settled()
     requests = [draw(_request(f"r{index}")) for index in range(draw(st.integers(1, 2)))]
     constraints = [{"matchAttribute": ROOT}] if draw(st.integers(0, 2)) == 0 else []
@@ -112,7 +111,7 @@ def scenes(draw: st.DrawFn) -> Scene:
 def changed(scene: Scene) -> Iterator[tuple[str, Scene]]:
     """(what was changed, the scene with the change)"""
     for what, change in (*_of_claim(scene), *_of_pod(scene), *_of_others(scene)):
-        documents = copy.deepcopy(scene.documents)
+        documents = copied(scene.documents)
         change(documents)
         yield what, Scene(documents)
 
