@@ -50,7 +50,7 @@ class Informer(Generic[T]):
         self._subscribers: list[Subscriber[T]] = []
         self._gone: LRUCache[str, None] = LRUCache(4096)
         self._reflector: Callable[[], Reflector[T]] = lambda: Reflector(
-            client, KnownObjects(resource, self._watched), on_synced=self.synced.set, selector=selector
+            client, KnownObjects(resource, self._watched), on_synced=self.synced.set, selector=selector or {}
         )
 
     async def run(self) -> None:

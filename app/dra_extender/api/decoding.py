@@ -71,10 +71,8 @@ class TooDeepError(ValueError):
     """A part of an object has too many levels."""
 
 
-@lru_cache(maxsize=65536)
-def _repeated(text: str) -> Quantity:
-    """Slices repeat the same few amounts thousands of times: one object each."""
-    return Quantity.parse(text)
+_repeated = lru_cache(maxsize=65536)(Quantity.parse)
+"""Slices repeat the same few amounts thousands of times: one object each."""
 
 
 def _decode_hook(kind: type, value: Any) -> Any:

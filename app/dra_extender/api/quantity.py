@@ -63,7 +63,6 @@ class Quantity:
         self,
         nano: int,
         format: Format = Format.DECIMAL_SI,
-        *,
         scale: int = -9,
         fast: bool = False,
         text: str | None = None,
@@ -76,9 +75,6 @@ class Quantity:
         set_(self, "_text", text)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"a Quantity cannot be changed ({name})")
-
-    def __delattr__(self, name: str) -> None:
         raise AttributeError(f"a Quantity cannot be changed ({name})")
 
     @classmethod
@@ -163,11 +159,7 @@ class Quantity:
         return f"Quantity({self.text!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.nano, self.format, self.scale, self.fast, self._text)
-
-
-def _rebuild(nano: int, format: Format, scale: int, fast: bool, text: str | None) -> Quantity:
-    return Quantity(nano, format, scale=scale, fast=fast, text=text)
+        return Quantity, (self.nano, self.format, self.scale, self.fast, self._text)
 
 
 def _invalid(text: str, problem: str) -> ValueError:

@@ -46,12 +46,7 @@ class GatherError(ValueError):
 class PoolCounters:
     """What these slices of a pool define and consume of counters. `defect`: why it is invalid; empty when valid."""
 
-    def __init__(
-        self,
-        slices: Sequence[ResourceSlice],
-        features: FeatureGates,
-        device_list: Callable[[ResourceSlice], DeviceList],
-    ) -> None:
+    def __init__(self, slices: Sequence[ResourceSlice], features: FeatureGates, device_list: DevicesOf) -> None:
         found = [part for item in slices for part in item.spec.shared_counters]
         self.offered = {
             part.name: {name: counter.value.nano for name, counter in part.counters.items()} for part in found
@@ -80,12 +75,7 @@ class Generations:
     counters: once for all nodes.
     """
 
-    def __init__(
-        self,
-        slices: Iterable[ResourceSlice],
-        features: FeatureGates,
-        device_list: Callable[[ResourceSlice], DeviceList],
-    ) -> None:
+    def __init__(self, slices: Iterable[ResourceSlice], features: FeatureGates, device_list: DevicesOf) -> None:
         self._features, self._device_list = features, device_list
         self.newest = 0
         """The newest generation."""

@@ -95,7 +95,7 @@ class KubeClient:
         self.server = credentials.server
         self._timeout = settings.timeout
         self._token_headers = ("Authorization", *[FORWARDED_TOKEN] * settings.forwards_token)
-        self._connections = Connections()
+        self._connections, url = Connections(), urlsplit(credentials.server)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=settings.connections,
@@ -108,8 +108,8 @@ class KubeClient:
             read_bufsize=2**18,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=True,
-            # Proxies. Looking for them (and for a .netrc) costs two hops to a thread per request.
-            trust_env=_is_proxied(credentials.server),
+            # Looking for a proxy (HTTPS_PROXY, NO_PROXY), and for a .netrc, costs two hops to a thread per request.
+            trust_env=url.scheme in getproxies() and not proxy_bypass(url.hostname or ""),
         )
 
     @classmethod
@@ -192,7 +192,7 @@ class KubeClient:
         with self._translated("GET", path):
             options = await self._options({"params": params}, timeout)
             async with self._session.request("GET", self.credentials.server + path, **options) as reply:
-                if not _is_success(reply.status):
+                if reply.status // 100 != 2:
                     raise _failure(reply.status, reply.headers, await reply.read())
                 on_open()
                 async for line in _lines(reply.content):
@@ -209,7 +209,7 @@ class KubeClient:
                 # Refused before anything was done: a token may just have expired.
                 async with asyncio.timeout(timeout):
                     await self.credentials.refresh()
-        if not _is_success(reply.status):
+        if reply.status // 100 != 2:
             raise _failure(reply.status, reply.headers, data)
         return data
 
@@ -254,12 +254,6 @@ def decoded(kind: type[T], data: bytes, what: str) -> T:
         raise ApiError(0, "Malformed", f"{what}: {problem}") from None
 
 
-def _is_proxied(server: str) -> bool:
-    """True when the environment (HTTPS_PROXY, NO_PROXY) wants a proxy between us and the server."""
-    url = urlsplit(server)
-    return url.scheme in getproxies() and not proxy_bypass(url.hostname or "")
-
-
 async def _read(reply: aiohttp.ClientResponse, most: int) -> bytes:
     """The whole body. Raises TooLargeError once there are more bytes than that, and the connection is closed."""
     parts, size = [], 0
@@ -284,10 +278,6 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncGenerator[bytes]:
         for line in whole:
             yield line
         parts = [tail]
-
-
-def _is_success(status: int) -> bool:
-    return 200 <= status < 300
 
 
 def _failure(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Literal
 
@@ -61,7 +62,10 @@ class Event(msgspec.Struct, frozen=True, rename="camel", tag_field="kind", tag="
 
     def __post_init__(self) -> None:
         # The recorder keeps no more of a note than it sends: the one of a pod with 1,023 claims has 0.3 MB.
-        msgspec.structs.force_setattr(self, "note", _shortened(printable(self.note, _NOTE_BYTES)))
+        note = printable(self.note, _NOTE_BYTES)
+        if len(data := note.encode()) > _NOTE_BYTES:
+            note = data[: _NOTE_BYTES - 3].decode("utf-8", "ignore") + "…"
+        msgspec.structs.force_setattr(self, "note", note)
 
 
 class _Written(msgspec.Struct):
@@ -70,36 +74,27 @@ class _Written(msgspec.Struct):
     at: float
 
 
+@dataclass(slots=True, eq=False)
 class EventRecorder:
     """Takes events without waiting; `run` sends them until cancelled."""
 
-    def __init__(
-        self,
-        client: KubeClient,
-        instance: str,
-        *,
-        controller: str = CONTROLLER,
-        size: int = 2000,
-        rate: float = RATE,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.dropped = 0
-        self.sent = 0
-        self._client = client
-        self._controller = controller
-        self._instance = instance[:128]
-        self._queue = FairQueue[Event]()
-        self._size = size
-        self._news = asyncio.Event()
-        self._pause = 1.0 / rate
-        self._clock = clock
-        self._serial = 0
-        self._written: LRUCache[tuple[str, ...], _Written] = LRUCache(4096)
+    _client: KubeClient
+    _instance: str
+    controller: str = CONTROLLER
+    size: int = 2000
+    rate: float = RATE
+    clock: Callable[[], float] = time.monotonic
+    dropped: int = 0
+    sent: int = 0
+    _serial: int = 0
+    _queue: FairQueue[Event] = field(default_factory=FairQueue)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _written: LRUCache[tuple[str, ...], _Written] = field(default_factory=lambda: LRUCache(4096))
 
     def record(self, event: Event) -> None:
         """Queue it. When too many wait already, drop it or one of the namespace with most."""
         namespace = event.regarding.namespace
-        if len(self._queue) >= self._size:
+        if len(self._queue) >= self.size:
             self.dropped += 1
             if self._queue.evict_for(namespace, None) is None:
                 return
@@ -118,8 +113,8 @@ class EventRecorder:
                 self._news.clear()
                 await self._news.wait()
             await self.send(self._queue.take())
-            now = self._clock()
-            due = max(due, now - BURST * self._pause) + self._pause
+            now = self.clock()
+            due = max(due, now - BURST / self.rate) + 1 / self.rate
             await asyncio.sleep(max(0.0, due - now))
 
     async def send(self, event: Event) -> None:
@@ -127,7 +122,7 @@ class EventRecorder:
         key = _key(event)
         before = self._written.get(key)
         try:
-            recent = before if before is not None and self._clock() - before.at < _SERIES_SECONDS else None
+            recent = before if before is not None and self.clock() - before.at < _SERIES_SECONDS else None
             if recent is None or not await self._is_counted(recent):
                 self._written[key] = await self._create(event)
             self.sent += 1
@@ -145,17 +140,17 @@ class EventRecorder:
             event,
             metadata=ObjectMeta(name=name, namespace=namespace),
             event_time=format_micro_time(now),
-            reporting_controller=self._controller,
-            reporting_instance=self._instance,
+            reporting_controller=self.controller,
+            reporting_instance=self._instance[:128],
         )
         collection = f"/apis/events.k8s.io/v1/namespaces/{segment(namespace)}/events"
         await self._client.create(collection, encode(written), timeout=5.0)
-        return _Written(f"{collection}/{segment(name)}", 1, self._clock())
+        return _Written(f"{collection}/{segment(name)}", 1, self.clock())
 
     async def _is_counted(self, written: _Written) -> bool:
         """Count it once more. False when the event has expired."""
         written.count += 1
-        written.at = self._clock()
+        written.at = self.clock()
         series = EventSeries(count=written.count, last_observed_time=format_micro_time(datetime.now(UTC)))
         try:
             await self._client.patch(written.path, encode({"series": series}), timeout=5.0)
@@ -167,8 +162,3 @@ class EventRecorder:
 def _key(event: Event) -> tuple[str, ...]:
     regarding = event.regarding
     return (regarding.namespace, regarding.kind, regarding.name, regarding.uid, event.reason, event.note)
-
-
-def _shortened(note: str) -> str:
-    data = note.encode()
-    return note if len(data) <= _NOTE_BYTES else data[: _NOTE_BYTES - 3].decode("utf-8", "ignore") + "…"

@@ -14,6 +14,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
@@ -73,42 +74,36 @@ class _LeaseEvent(Object, frozen=True):
     object: Lease
 
 
+@dataclass(eq=False)
 class LeaderElection:
     """One candidate. `run` competes until cancelled, `release` gives the lease back and ends the candidacy.
 
     `fit` tells whether it could do the work: a candidate that is not does not take the lease, and gives it back.
     """
 
-    def __init__(
-        self,
-        client: KubeClient,
-        settings: LeaseSettings,
-        *,
-        on_change: Callable[[bool], object] = lambda _leading: None,
-        fit: Callable[[], bool] = lambda: True,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._client = client
-        self._settings = settings
-        self._on_change = on_change
-        self._fit = fit
-        self._clock = clock
-        self._reported = False
-        self.released = False
-        """True once `release` was called: this candidate will not lead again."""
-        self._turn = asyncio.Lock()
-        self._renewed_at: float | None = None
-        self._seen = Lease(ObjectMeta())
-        self._seen_since = self._clock()
-        self._news = asyncio.Event()
-        self._free = asyncio.Event()
-        self._root = f"/apis/{GROUP_VERSION}/namespaces/{settings.namespace}/leases"
+    _client: KubeClient
+    _settings: LeaseSettings
+    on_change: Callable[[bool], object] = lambda _leading: None
+    fit: Callable[[], bool] = lambda: True
+    clock: Callable[[], float] = time.monotonic
+    released: bool = False
+    """True once `release` was called: this candidate will not lead again."""
+    _reported: bool = False
+    _renewed_at: float | None = None
+    _seen: Lease = field(default_factory=lambda: Lease(ObjectMeta()))
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _free: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self._seen_since = self.clock()
+        self._root = f"/apis/{GROUP_VERSION}/namespaces/{self._settings.namespace}/leases"
 
     @property
     def leading(self) -> bool:
         """True while we hold the lease, by our own clock."""
         renewed = self._renewed_at
-        return renewed is not None and self._clock() - renewed < self._settings.renew_deadline
+        return renewed is not None and self.clock() - renewed < self._settings.renew_deadline
 
     @property
     def holder(self) -> str:
@@ -153,7 +148,7 @@ class LeaderElection:
                 if self.released:
                     await self.look()
                 else:
-                    await (self._try() if self._fit() else self._give_back())
+                    await (self._try() if self.fit() else self._give_back())
             except ApiError as problem:
                 log.warning("lease not renewed" if self.leading else "lease not read", problem=problem.message)
             self._report()
@@ -186,12 +181,12 @@ class LeaderElection:
         """Seconds until the next step, unless the lease is free before."""
         if self.released:
             return self._settings.retry_period
-        if not self._fit():
+        if not self.fit():
             return UNFIT_PERIOD
         pause = self._settings.retry_period * random.uniform(0.8, 1.2)
         if self.leading:
             return pause
-        left = self._seen_since + self._duration(self._seen) - self._clock() + AFTER_EXPIRY
+        left = self._seen_since + self._duration(self._seen) - self.clock() + AFTER_EXPIRY
         return min(pause, left) if left > 0 else pause
 
     async def _follow(self) -> None:
@@ -220,7 +215,7 @@ class LeaderElection:
         self._observe(await self._read())
 
     async def _try(self) -> None:
-        started = self._clock()
+        started = self.clock()
         known_free = self._seen.metadata.resource_version and not self._seen.holder
         lease = self._seen if known_free else await self._read()
         if lease.metadata.resource_version and not self._may_take(lease):
@@ -240,7 +235,7 @@ class LeaderElection:
         self._observe(lease)
         if lease.holder in ("", self._settings.identity):
             return True
-        return self._clock() - self._seen_since > self._duration(lease)
+        return self.clock() - self._seen_since > self._duration(lease)
 
     def _duration(self, lease: Lease) -> float:
         return lease.spec.lease_duration_seconds or self._settings.lease_duration
@@ -251,7 +246,7 @@ class LeaderElection:
             self._news.set()
             self._news = asyncio.Event()
         if (before.holder, before.metadata.resource_version) != (lease.holder, lease.metadata.resource_version):
-            self._seen_since = self._clock()
+            self._seen_since = self.clock()
 
     async def _read(self) -> Lease:
         """The lease; one to be created, with the annotations as last seen, if it does not exist. Raises ApiError."""
@@ -290,7 +285,7 @@ class LeaderElection:
         if leading != self._reported:
             self._reported = leading
             log.info("leading" if leading else "not leading", identity=self._settings.identity, holder=self.holder)
-            self._on_change(leading)
+            self.on_change(leading)
 
 
 async def annotate(client: KubeClient, settings: LeaseSettings, annotations: Mapping[str, str]) -> None:

@@ -18,6 +18,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import msgspec
@@ -35,10 +36,9 @@ class Backoff:
     """Growing pauses: each is about twice the previous one, from `first` up to `most` seconds."""
 
     def __init__(self, first: float = 0.5, most: float = 15.0, *, chance: Callable[[], float] = random.random) -> None:
-        self._first = first
+        self._first = self._pause = first
         self._most = most
         self._chance = chance
-        self._pause = first
 
     def next(self) -> float:
         """Seconds to wait now: between half and all of the current pause."""
@@ -68,53 +68,46 @@ _STEADY = 5.0
 """A watch that stays open for this many seconds works: the pause after it is short."""
 
 
+@dataclass(eq=False)
 class Reflector(Generic[T]):
     """Lists and watches one kind. `run` never returns; cancel it to stop. It raises SetBackError only."""
 
-    def __init__(
-        self,
-        client: KubeClient,
-        known: KnownObjects[T],
-        *,
-        on_synced: Callable[[], object] = lambda: None,
-        selector: Mapping[str, str] | None = None,
-        backoff: Backoff | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """`selector`: fieldSelector and labelSelector. `on_synced`: called after the first list."""
-        self.resource = known.resource
-        self._client = client
-        self.known = known
-        self._on_synced = on_synced
-        self._selector = dict(selector or {})
-        self._backoff = backoff or Backoff()
-        self._clock = clock
-        self.synced = False
-        """True after the first complete list."""
-        self._worked_at = clock()
-        self._opened_at = self._worked_at
-        self._watching = False
-        self._ended_in_time = False
-        self._failed_watches = 0
-        self.lists = 0
-        """Complete lists so far."""
-        self.problem = ""
-        """Why the last list or watch failed; empty when it did not."""
-        self.not_found = False
-        """True when the API server answered the last request with 404: it does not serve the kind."""
-        self._reported = ("", -_LOG_PERIOD)
+    _client: KubeClient
+    known: KnownObjects[T]
+    on_synced: Callable[[], object] = lambda: None
+    """Called after the first list."""
+    selector: Mapping[str, str] = field(default_factory=dict)
+    """fieldSelector and labelSelector"""
+    backoff: Backoff = field(default_factory=Backoff)
+    clock: Callable[[], float] = time.monotonic
+    synced: bool = False
+    """True after the first complete list."""
+    lists: int = 0
+    """Complete lists so far."""
+    problem: str = ""
+    """Why the last list or watch failed; empty when it did not."""
+    not_found: bool = False
+    """True when the API server answered the last request with 404: it does not serve the kind."""
+    _watching: bool = False
+    _ended_in_time: bool = False
+    _failed_watches: int = 0
+    _reported: tuple[str, float] = ("", float("-inf"))
+
+    def __post_init__(self) -> None:
+        self.resource = self.known.resource
+        self._worked_at = self._opened_at = self.clock()
 
     @property
     def behind(self) -> float:
         """Seconds since the watch last worked; 0 while it works."""
-        return 0.0 if self._works else self._clock() - self._worked_at
+        return 0.0 if self._works else self.clock() - self._worked_at
 
     @property
     def _works(self) -> bool:
         """True while a watch is open. After a watch that failed on its first event, the next one works only after a
         good event, or after `_STEADY` seconds.
         """
-        return self._watching and (not self._failed_watches or self._clock() - self._opened_at > _STEADY)
+        return self._watching and (not self._failed_watches or self.clock() - self._opened_at > _STEADY)
 
     async def run(self) -> None:
         """Repeat `step` until cancelled, with the pauses that it returns."""
@@ -127,11 +120,11 @@ class Reflector(Generic[T]):
         """One list if needed, then one watch until it ends. Returns the seconds to wait before the next step. Raises
         SetBackError.
         """
-        started = self._clock()
+        started = self.clock()
         try:
             if not self._ended_in_time:
                 await self._list()
-                started = self._clock()
+                started = self.clock()
             self._ended_in_time = False
             self._ended_in_time = await self._watch()
         except SetBackError:
@@ -145,13 +138,13 @@ class Reflector(Generic[T]):
             return self._failed(ApiError(0, "Internal", f"{type(problem).__name__}: {problem}"))
         finally:
             if self._works:
-                self._worked_at = self._clock()
+                self._worked_at = self.clock()
             if self._watching:
                 self._watching = False
-                if self._clock() - self._opened_at > _STEADY:
-                    self._backoff.reset()
+                if self.clock() - self._opened_at > _STEADY:
+                    self.backoff.reset()
         # The API server may end every watch at once: such a watch is followed by a pause.
-        return 0.0 if self._clock() - started > 1.0 else self._backoff.next()
+        return 0.0 if self.clock() - started > 1.0 else self.backoff.next()
 
     async def _list(self) -> None:
         """Apply the first list batch by batch, and every later one without an await: when one object of a version is
@@ -159,7 +152,7 @@ class Reflector(Generic[T]):
         """
         self.known.begin_list()
         version = ""
-        async for page in list_pages(self._client, self.resource, self._selector):
+        async for page in list_pages(self._client, self.resource, self.selector):
             items, version = page.items or [], page.metadata.resource_version
             for batch in batches(items):
                 self.known.listed(batch)
@@ -168,31 +161,32 @@ class Reflector(Generic[T]):
                 await asyncio.sleep(0)
         self.known.end_list(version)
         self.lists += 1
-        self._worked_at = self._clock()
+        self._worked_at = self.clock()
         self._failed_watches = min(self._failed_watches, 1)  # the next watch has not shown yet that it works
         self._connected()
         if not self.synced:
             self.synced = True
             log.info("synced", kind=self.resource.kind, objects=len(self.known))
-            self._on_synced()
+            self.on_synced()
 
     async def _watch(self) -> bool:
         """Watch until the API server ends it. True when its time was over, and not much more."""
-        started, seconds = self._clock(), random.randint(300, 600)
-        params = self._selector | {
+        started, seconds = self.clock(), random.randint(300, 600)
+        params = {
+            **self.selector,
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": self.known.version,
             "timeoutSeconds": str(seconds),
         }
         async with aclosing(self._client.stream(self.resource.path(), params, on_open=self._connected)) as lines:
-            turn = self._clock()
+            turn = self.clock()
             async for line in lines:
                 self._apply_line(line)
-                if self._clock() - turn > _TURN:  # hundreds of events may have arrived at once
+                if self.clock() - turn > _TURN:  # hundreds of events may have arrived at once
                     await asyncio.sleep(0)
-                    turn = self._clock()
-        return seconds <= self._clock() - started < seconds + _STEADY
+                    turn = self.clock()
+        return seconds <= self.clock() - started < seconds + _STEADY
 
     def _apply_line(self, line: bytes) -> None:
         """Apply one event. Raises as `KnownObjects.watched`."""
@@ -203,25 +197,25 @@ class Reflector(Generic[T]):
         except Exception:
             self._failed_watches = 1 if self._works else self._failed_watches + 1
             raise
-        self._worked_at = self._clock()
+        self._worked_at = self.clock()
         self._failed_watches, self.problem = 0, ""
-        self._backoff.reset()
+        self.backoff.reset()
 
     def _connected(self) -> None:
         if not self._watching:
             self._watching = True
-            self._opened_at = self._clock()
+            self._opened_at = self.clock()
         self.not_found = False
         if not self._failed_watches:
             self.problem = ""
 
     def _failed(self, problem: ApiError) -> float:
-        pause = max(self._backoff.next(), min(getattr(problem, "retry_after", 0.0), _LONGEST_PAUSE))
+        pause = max(self.backoff.next(), min(getattr(problem, "retry_after", 0.0), _LONGEST_PAUSE))
         self.problem = problem.message
         self.not_found = isinstance(problem, NotServedError)
         reported, when = self._reported
-        if reported != problem.message or self._clock() - when >= _LOG_PERIOD:
-            self._reported = (problem.message, self._clock())
+        if reported != problem.message or self.clock() - when >= _LOG_PERIOD:
+            self._reported = (problem.message, self.clock())
             log.warning(
                 "list or watch failed, will retry",
                 kind=self.resource.kind,
@@ -269,7 +263,7 @@ class Watches:
                 client,
                 KnownObjects(resource, apply, continuity, set_aside),
                 on_synced=self._one_synced,
-                selector=UNFINISHED_PODS if resource is PODS else None,
+                selector=UNFINISHED_PODS if resource is PODS else {},
             )
             for resource in watched_kinds(served, budgets=budgets)
         )
