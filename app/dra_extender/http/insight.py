@@ -159,17 +159,10 @@ MOST_PROBLEMS: Final = 1_000
 def insight_router(insight: Insight) -> APIRouter:
     queue = QueryQueue(insight)
     router = APIRouter(tags=["insight"], responses=DENIALS, default_response_class=Response)
-    questions = (_add_diagnosis, _add_devices, _add_device, _add_headroom, _add_problems, _add_whatif, _add_simulate)
-    for add in (*questions, _add_shadow):
-        add(router, queue)
-    return router
+    of_diagnosis = answering(Diagnosis, "the diagnosis, as JSON or as text")
+    of_diagnosis[200]["content"]["text/plain"] = {"schema": {"type": "string"}}
 
-
-def _add_diagnosis(router: APIRouter, queue: QueryQueue) -> None:
-    responses = answering(Diagnosis, "the diagnosis, as JSON or as text")
-    responses[200]["content"]["text/plain"] = {"schema": {"type": "string"}}
-
-    @router.get("/insight/diagnosis", responses=responses)
+    @router.get("/insight/diagnosis", responses=of_diagnosis)
     async def diagnosis(
         request: Request,
         pod: PodKey,
@@ -188,8 +181,6 @@ def _add_diagnosis(router: APIRouter, queue: QueryQueue) -> None:
             found = redacted(await queue.answer_at_length(steps, namespace), view.config.reader(namespace))
         return PlainTextResponse(f"{fully(found)}\n") if "text/plain" in accept.lower() else json_response(found)
 
-
-def _add_devices(router: APIRouter, queue: QueryQueue) -> None:
     @router.get("/insight/devices", responses=answering(DeviceReport, "devices"))
     async def devices(
         node: Annotated[list[str] | None, Query(description="only devices of this node; may be repeated")] = None,
@@ -215,8 +206,6 @@ def _add_devices(router: APIRouter, queue: QueryQueue) -> None:
         wanted.check(view.cluster)
         return json_response(await queue.answer(reporting(view, wanted, limit=limit, after=after)))
 
-
-def _add_device(router: APIRouter, queue: QueryQueue) -> None:
     @router.get("/insight/device", responses=answering(DeviceDetails, "the device"))
     async def device(
         driver: Annotated[str, Query(description="its driver")],
@@ -229,8 +218,6 @@ def _add_device(router: APIRouter, queue: QueryQueue) -> None:
             raise HTTPException(404, f"device {driver}/{pool}/{name} not found")
         return json_response(found)
 
-
-def _add_headroom(router: APIRouter, queue: QueryQueue) -> None:
     @router.get("/insight/headroom", responses=answering(Headroom, "how many more pods fit"))
     async def headroom(
         device_class: Annotated[str, Query(alias="class", description="DeviceClass that each pod requests")],
@@ -245,27 +232,13 @@ def _add_headroom(router: APIRouter, queue: QueryQueue) -> None:
         shape = GangShape(gang, topology) if gang else None
         return json_response(await queue.answer(measuring(view, what, claims, shape, most=limit)))
 
-
-def _add_problems(router: APIRouter, queue: QueryQueue) -> None:
     @router.get("/insight/problems", responses=answering(ProblemList, "the problems"))
     async def problems() -> Response:
         """Unusable objects, conflicting claims and missing permissions, with what to do about each."""
         found = await queue.answer(queue.insight.problems())
         return json_response(ProblemList(len(found), found[:MOST_PROBLEMS]))
 
-
-def _add_shadow(router: APIRouter, queue: QueryQueue) -> None:
-    @router.get("/insight/shadow", responses=answering(ShadowReport, "the report"))
-    async def shadow() -> Response:
-        """What other schedulers did since the record began, and what this service would have done (mode shadow)."""
-        found = queue.insight.shadow()
-        if isinstance(found, str):
-            raise HTTPException(503, f"dra-extender: {found}")
-        return json_response(await queue.answer(found))
-
-
-def _add_whatif(router: APIRouter, queue: QueryQueue) -> None:
-    def answer(view: View, data: bytes) -> Turns[WhatIf]:
+    def what_if(view: View, data: bytes) -> Turns[WhatIf]:
         found = changes_of(data)
         yield
         pods = [pod_named(view.pods, key, f"pods[{number}]") for number, key in enumerate(dict.fromkeys(found.pods))]
@@ -281,11 +254,9 @@ def _add_whatif(router: APIRouter, queue: QueryQueue) -> None:
         is changed: the permission to get this path suffices.
         """
         data = await _body_of(request, "send fewer names at once")
-        return json_response(await queue.answer_at_length(answer(queue.insight.view, data)))
+        return json_response(await queue.answer_at_length(what_if(queue.insight.view, data)))
 
-
-def _add_simulate(router: APIRouter, queue: QueryQueue) -> None:
-    def answer(view: View, data: bytes) -> Turns[Simulation]:
+    def simulated(view: View, data: bytes) -> Turns[Simulation]:
         found = request_of(data)
         yield
         return (yield from simulation(view, found))
@@ -300,7 +271,17 @@ def _add_simulate(router: APIRouter, queue: QueryQueue) -> None:
         Nothing is changed: the permission to get this path suffices.
         """
         data = await _body_of(request, "leave out metadata.managedFields, or name existing pods")
-        return json_response(await queue.answer_at_length(answer(queue.insight.view, data)))
+        return json_response(await queue.answer_at_length(simulated(queue.insight.view, data)))
+
+    @router.get("/insight/shadow", responses=answering(ShadowReport, "the report"))
+    async def shadow() -> Response:
+        """What other schedulers did since the record began, and what this service would have done (mode shadow)."""
+        found = queue.insight.shadow()
+        if isinstance(found, str):
+            raise HTTPException(503, f"dra-extender: {found}")
+        return json_response(await queue.answer(found))
+
+    return router
 
 
 async def _body_of(request: Request, remedy: str) -> bytes:
