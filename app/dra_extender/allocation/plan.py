@@ -84,35 +84,30 @@ Rule = Literal[
 
 RULES: Final[tuple[Rule, ...]] = get_args(Rule)
 
-RULE_TEXTS: Final[Mapping[Rule, tuple[str, str]]] = {
-    "binding conditions": (
-        "has binding conditions, which are turned off",
-        "have binding conditions, which are turned off",
-    ),
-    "class": ("is not selected by the device class", "are not selected by the device class"),
-    "selector": ("is not selected by the request", "are not selected by the request"),
-    "node": ("is for other nodes", "are for other nodes"),
-    "error": ("makes a selector fail", "make a selector fail"),
-    "node operations": (
-        "skips operations of the kubelet, and the node does not declare DRAOptionalNodeOperations",
-        "skip operations of the kubelet, and the node does not declare DRAOptionalNodeOperations",
-    ),
-    "in use": ("is in use", "are in use"),
-    "capacity": ("has too little capacity", "have too little capacity"),
-    "compatibility groups": (
-        "has no compatibility group in common with devices in use on its counter set",
-        "have no compatibility group in common with devices in use on their counter set",
-    ),
-    "counters": ("consumes counters that are not available", "consume counters that are not available"),
-    "taint": ("has a taint that is not tolerated", "have a taint that is not tolerated"),
-    "constraint": ("does not satisfy the constraints of the claim", "do not satisfy the constraints of the claim"),
+RULE_TEXTS: Final[Mapping[Rule, str]] = {
+    "binding conditions": "has binding conditions, which are turned off",
+    "class": "is not selected by the device class",
+    "selector": "is not selected by the request",
+    "node": "is for other nodes",
+    "error": "makes a selector fail",
+    "node operations": "skips operations of the kubelet, and the node does not declare DRAOptionalNodeOperations",
+    "in use": "is in use",
+    "capacity": "has too little capacity",
+    "compatibility groups": "has no compatibility group in common with devices in use on its counter set",
+    "counters": "consumes counters that are not available",
+    "taint": "has a taint that is not tolerated",
+    "constraint": "does not satisfy the constraints of the claim",
 }
-"""The text of each rule, for one device that it excludes, and for several."""
+"""The text of each rule, for one device that it excludes."""
+_PLURAL: Final = {"is": "are", "has": "have", "does": "do"}
 
 
 def rule_text(rule: Rule, count: int) -> str:
     """Why `count` devices are excluded, such as "2 are in use"."""
-    return f"{count} {RULE_TEXTS[rule][count != 1]}"
+    verb, rest = RULE_TEXTS[rule].split(" ", 1)
+    if count == 1:
+        return f"1 {verb} {rest}"
+    return f"{count} {_PLURAL.get(verb, verb[:-1])} {rest.replace(' its ', ' their ')}"
 
 
 Feasibility = Literal["fits", "refused", "undecided", "error"]
