@@ -52,7 +52,7 @@ from dra_extender.api.resource import (
     DeviceAllocationResult,
     DeviceRequestAllocationResult,
 )
-from dra_extender.cel import Programs, Work, WorkExceeded
+from dra_extender.cel import Programs, Work, WorkExceeded, unlimited
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.nodeallocatable import NotConsumedError, amounts_of
 from dra_extender.devices.nodeselection import NodeSelection, one_node
@@ -123,7 +123,9 @@ class Allocator:
         try:
             for chosen in product(*choices):
                 allowed = [(mask, seen[name]) for mask, name in zip(shared, chosen, strict=True)]
-                search = self._find(AllocationTask(prepared, view, holdings(view), budget, work, allowed))
+                search = self._find(
+                    AllocationTask(prepared, view, holdings(view), budget, work or unlimited(), allowed)
+                )
                 if not isinstance(search, Unfit):
                     return self._plan(prepared, view, search.state.taken, search.steps, chosen)
                 found = search

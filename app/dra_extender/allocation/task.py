@@ -9,6 +9,7 @@ Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -111,6 +112,7 @@ def failed(failure: EvaluationFailure, ask: Ask, claim: int, device: PooledDevic
     return FatalError(f", request {ask.label}: {text}", claim)
 
 
+@dataclass(eq=False)
 class AllocationTask:
     """The input of one search. `options[r]`: the ways to satisfy request r. Requests are numbered over all claims, and
     so are `constraints`.
@@ -119,26 +121,19 @@ class AllocationTask:
     would hide it.
     """
 
-    def __init__(
-        self,
-        prepared: PreparedClaims,
-        view: NodeView,
-        holdings: NodeHoldings,
-        budget: WorkBudget = UNLIMITED,
-        work: Work | None = None,
-        allowed: Sequence[tuple[int, int]] = (),
-    ) -> None:
-        """`allowed`: by claim, the masks of the devices that it may have, and of all devices for mode All; empty
-        for all devices. Raises FatalError, what the budget does, and WorkExceeded.
-        """
-        self.budget = budget
-        self._allowed = allowed
-        self.work = work if work is not None else unlimited()
+    prepared: PreparedClaims
+    view: NodeView
+    holdings: NodeHoldings
+    budget: WorkBudget = UNLIMITED
+    work: Work = field(default_factory=unlimited)
+    _allowed: Sequence[tuple[int, int]] = ()
+    """By claim, the masks of the devices that it may have, and of all devices for mode All; empty for all devices."""
+
+    def __post_init__(self) -> None:
+        """Raises FatalError, what the budget does, and WorkExceeded."""
+        prepared, view, holdings = self.prepared, self.view, self.holdings
         self.charge = self.work.charge
         """Before the work is done. Raises WorkExceeded."""
-        self.prepared = prepared
-        self.view = view
-        self.holdings = holdings
         self.features: FeatureGates = prepared.features
         self._having = view.all
         if prepared.values:

@@ -8,6 +8,7 @@ of the event loop: below the differences it shows the live cluster, and its diff
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Set
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import Any, Final
@@ -28,6 +29,7 @@ Planned = tuple[ResourceClaim, AllocationResult]
 _NONE: Final[Mapping[Any, Any]] = {}
 
 
+@dataclass(eq=False)
 class Overlay:
     """The state as it is, with plans and nodes added and claims removed.
 
@@ -35,28 +37,21 @@ class Overlay:
     `touched`: the pools in which something else is held than in the cluster.
     """
 
-    def __init__(
-        self,
-        cluster: ReadOnlyCluster,
-        added: Mapping[str, Uses] = _NONE,
-        removed: frozenset[str] = frozenset(),
-        nodes: Mapping[str, SeenNode] = _NONE,
-        by_pool: Mapping[PoolID, Uses] = _NONE,
-    ) -> None:
-        """`added`: the uses of added claims, by identity; `by_pool`: the same uses by pool. `removed`: identities of
-        removed claims.
-        """
-        self._cluster = cluster
-        self._added = added
-        self._removed = removed
-        self._nodes = nodes
-        self._by_pool = by_pool
-        self.touched: Set[PoolID] = by_pool.keys() | {
-            use[0][:2] for each in removed for use in cluster.ledger.uses(each)
-        }
-        self._holdings: dict[PoolID, PoolHoldings | None] = {}
-        self.states: dict[Pool, PoolState] = {}
-        """The states of touched pools, as far as a decision has computed them."""
+    _cluster: ReadOnlyCluster
+    _added: Mapping[str, Uses] = field(default_factory=dict)
+    """The uses of added claims, by identity."""
+    _removed: frozenset[str] = frozenset()
+    """Identities of removed claims."""
+    _nodes: Mapping[str, SeenNode] = field(default_factory=dict)
+    _by_pool: Mapping[PoolID, Uses] = field(default_factory=dict)
+    """The uses of added claims by pool."""
+    _holdings: dict[PoolID, PoolHoldings | None] = field(default_factory=dict)
+    states: dict[Pool, PoolState] = field(default_factory=dict)
+    """The states of touched pools, as far as a decision has computed them."""
+
+    def __post_init__(self) -> None:
+        gone = {use[0][:2] for each in self._removed for use in self._cluster.ledger.uses(each)}
+        self.touched: Set[PoolID] = self._by_pool.keys() | gone
 
     def with_plans(self, plans: Iterable[Planned]) -> Overlay:
         """The state after these plans are carried out, one after the other. A plan is left out if its claim is decided

@@ -22,6 +22,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -51,15 +52,15 @@ TLS = Callable[[], ssl.SSLContext]
 """The context of the next connection."""
 
 
+@dataclass(eq=False)
 class Listener:
     """Accepts connections on a listening, non-blocking socket, which the caller owns. Use inside a running loop."""
 
-    def __init__(
-        self, listening: socket.socket, make_protocol: Callable[[], asyncio.Protocol], tls: TLS | None
-    ) -> None:
-        self._listening = listening
-        self._make_protocol = make_protocol
-        self._tls = tls
+    _listening: socket.socket
+    _make_protocol: Callable[[], asyncio.Protocol]
+    _tls: TLS | None
+
+    def __post_init__(self) -> None:
         self._handshakes: dict[asyncio.Task[None], float] = {}
         """Running handshakes with their start times, oldest first."""
         self._silent: dict[socket.socket, asyncio.TimerHandle] = {}

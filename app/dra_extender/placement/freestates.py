@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -97,19 +97,17 @@ class PoolGrouping:
         return tuple(found)
 
 
+@dataclass(slots=True, eq=False)
 class PoolGroupings:
     """The groupings of pools. `pools` says which devices have equal signatures. It adds what it sees to `values`."""
 
-    def __init__(
-        self, pools: PoolSignatures, values: Values, groups: PartitionGroups, *, shares: bool, counters: bool
-    ) -> None:
-        self._pools = pools
-        self._values = values
-        self._groups = groups
-        self._shares = shares
-        self._counters = counters
-        self._by_pool: WeakIdentityDict[SeenPool, PoolGrouping] = WeakIdentityDict()
-        self._stripped: WeakValueDictionary[Hashable, DeviceModel] = WeakValueDictionary()
+    _pools: PoolSignatures
+    _values: Values
+    _groups: PartitionGroups
+    _shares: bool
+    _counters: bool
+    _by_pool: WeakIdentityDict[SeenPool, PoolGrouping] = field(default_factory=WeakIdentityDict)
+    _stripped: WeakValueDictionary[Hashable, DeviceModel] = field(default_factory=WeakValueDictionary)
 
     def of(self, seen: SeenPool, pool: Pool, budget: WorkBudget) -> PoolGrouping:
         """The grouping of what a node sees; `pool` is what `seen` shows. Raises TurnSpent."""
@@ -218,7 +216,7 @@ class FreeStates:
         self._sets = FreeDeviceSets()
         self._pools = PoolSignatures(self._reads)
         counters = self._features.DRAPartitionableDevices
-        self._groupings = PoolGroupings(self._pools, self._values, self._groups, shares=self.shares, counters=counters)
+        self._groupings = PoolGroupings(self._pools, self._values, self._groups, self.shares, counters)
         self.epoch += 1
         self._states: list[NodeFreeState | None] = []
         self._position = -1

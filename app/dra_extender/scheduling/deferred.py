@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Hashable, Set
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
@@ -106,24 +107,25 @@ class _Content:
         return self._found
 
 
+@dataclass(eq=False)
 class DeferredWork:
     """One per service. Without `workers` a decision takes one turn, however long that is. Devices that are held for
     other pods count as allocated.
     """
 
-    def __init__(
-        self, view: View, answers: WorkerReplies, workers: Workers | None, requeue: RequeueTrigger, observer: Observer
-    ) -> None:
-        self._view = view
-        self._replies = answers
-        self._workers = workers
-        self._requeue = requeue
-        self._observer = observer
+    _view: View
+    _replies: WorkerReplies
+    _workers: Workers | None
+    _requeue: RequeueTrigger
+    _observer: Observer
+
+    def __post_init__(self) -> None:
+        config, clock = self._view.config, self._view.clock
         self._queue = FairQueue[WorkItem]()
         self._open: dict[Hashable, int] = {}
         """By content: how many items are queued or being worked on."""
         self._spent: TTLCache[Hashable, float] = TTLCache(
-            REMEMBERED_CONTENTS, view.config.worker_forgiving_seconds, timer=view.clock.monotonic
+            REMEMBERED_CONTENTS, config.worker_forgiving_seconds, timer=clock.monotonic
         )
         """By content: seconds used."""
         self._forgiven: LRUCache[str, float] = LRUCache(REMEMBERED_CONTENTS)

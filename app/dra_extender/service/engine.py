@@ -117,7 +117,8 @@ class Engine:
         view, refused = self.extender.view, lambda: self.extender.requeue.pods
         self.provisioning = ProvisioningRequests(client, view, lambda: self._leading)
         self._provisions = settings.provisioning_requests
-        self.diagnoses = Diagnoses(view, refused, self._report_waiting)
+        record = self.writer.record_event
+        self.diagnoses = Diagnoses(view, refused, lambda about, reason, note: record(about, "Warning", reason, note))
         if self._provisions:
             self.diagnoses.observe = self.provisioning.diagnosed
         self.device_metrics = DeviceMetrics(self.extender.view, self.diagnoses.pending, self.diagnoses.rule)
@@ -280,9 +281,6 @@ class Engine:
             seconds=round(time.perf_counter() - self._started, 2),
         )
         self._memory.freeze()
-
-    def _report_waiting(self, about: Pod | ResourceClaim, reason: str, note: str) -> None:
-        self.writer.record_event(about, "Warning", reason, note)
 
     def _report_violation(self, claim: ResourceClaim, text: str) -> None:
         if self._leading and self.strategy is None:

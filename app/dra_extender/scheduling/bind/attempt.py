@@ -19,6 +19,7 @@ Rules: Kubernetes 1.36, Reserve, PreBind and Unreserve of plugins/dynamicresourc
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
@@ -46,32 +47,31 @@ from dra_extender.unexpected import unexpected
 log = structlog.get_logger(__name__)
 
 
+@dataclass(eq=False)
 class Attempt:
     """Call `run` once. After `deadline` (monotonic seconds), the attempt starts only writes that roll back."""
 
-    def __init__(
-        self, context: BindContext, pending: PendingRollbacks, args: ExtenderBindingArgs, deadline: float
-    ) -> None:
-        self.node = args.Node
-        self.deadline = deadline
-        self.result: BindResult = "failed"
-        """What metrics count, once the attempt has ended."""
-        self._context = context
-        self._view = context.view
-        self._pending = pending
-        self._args = args
-        self._uid = args.PodUID
-        self.live = LivePod(context, args)
-        self._version = ""
-        """The pod's resourceVersion that the binding requires, as it was before the claims were written or marked."""
-        self._newest = ""
-        """The pod's resourceVersion as read last."""
-        self._reported: object = None
-        """The parts of the pod's status that describe its devices."""
-        self._in_doubt_until = 0.0
-        """Until this time (monotonic seconds), a binding that was sent may arrive."""
-        self._writes: list[ClaimWrite] = []
-        self._extended: ClaimWrite | None = None
+    _context: BindContext
+    _pending: PendingRollbacks
+    _args: ExtenderBindingArgs
+    deadline: float
+    result: BindResult = "failed"
+    """What metrics count, once the attempt has ended."""
+    _version: str = ""
+    """The pod's resourceVersion that the binding requires, as it was before the claims were written or marked."""
+    _newest: str = ""
+    """The pod's resourceVersion as read last."""
+    _reported: object = None
+    """The parts of the pod's status that describe its devices."""
+    _in_doubt_until: float = 0.0
+    """Until this time (monotonic seconds), a binding that was sent may arrive."""
+    _writes: list[ClaimWrite] = field(default_factory=list)
+    _extended: ClaimWrite | None = None
+
+    def __post_init__(self) -> None:
+        self.node, self._uid = self._args.Node, self._args.PodUID
+        self._view = self._context.view
+        self.live = LivePod(self._context, self._args)
 
     async def run(self) -> str:
         """The error text for the scheduler; empty = the API server has the binding."""

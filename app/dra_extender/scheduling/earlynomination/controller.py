@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -72,28 +73,23 @@ class EarlyNomination(msgspec.Struct, eq=False):
     """False: unknown who nominated the pod."""
 
 
+@dataclass(eq=False)
 class EarlyNominationController:
     """Pods and calls are reported at all times; `run` runs while this replica leads."""
 
-    def __init__(
-        self,
-        handle: Handle,
-        tentative_plans: TentativePlans,
-        usage: ResourcesInUse,
-        has_preempted: Callable[[str], bool],
-        gangs: GangPlans,
-    ) -> None:
-        """`has_preempted`: True for pods that preemption has nominated."""
+    _handle: Handle
+    _tentative_plans: TentativePlans
+    _usage: ResourcesInUse
+    _has_preempted: Callable[[str], bool]
+    """True for pods that preemption has nominated."""
+    _gangs: GangPlans
+
+    def __post_init__(self) -> None:
         self.nominations: dict[str, EarlyNomination] = {}
         """By UID of the pod."""
-        self._handle = handle
-        self._view = view = handle.view
-        self._tentative_plans = tentative_plans
-        self._usage = usage
-        self._has_preempted = has_preempted
-        self._gangs = gangs
-        self._queue = EarlyNominationQueue(view, handle.requeue)
-        self._chooser = NodeChooser(handle, tentative_plans, usage)
+        self._view = view = self._handle.view
+        self._queue = EarlyNominationQueue(view, self._handle.requeue)
+        self._chooser = NodeChooser(self._handle, self._tentative_plans, self._usage)
         self._backoffs: Backoffs[str] = Backoffs(view.clock, view.config)
         """While the API server refuses nominations; by UID, while the watch is late for a pod."""
         self._idle = False
