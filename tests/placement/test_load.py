@@ -61,6 +61,20 @@ def test_a_node_has_what_it_says_is_allocatable() -> None:
     assert allocatable(convert(Node, {"metadata": {"name": "n"}})) == NO_LOAD
 
 
+@pytest.mark.parametrize("amount", ["1e30", "1e400", "1e900"])
+def test_absurd_amounts_count_as_much_as_kube_scheduler_counts_and_go_away_again(amount: str) -> None:
+    """A float cannot hold a sum with more."""
+    loads, most = Loads(), 2**63 - 1
+    node = convert(Node, {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": amount, "memory": amount}}})
+    assert allocatable(node) == load_of(pod(containers=[container(amount, amount)])) == Load(most, most)
+    for uid in ("a", "b"):
+        loads.put(pod(uid, "n", containers=[container(amount, amount)]))
+    assert loads.on("n") == Load(2 * most, 2 * most)
+    for uid in ("a", "b"):
+        loads.drop(uid)
+    assert loads.on("n") == NO_LOAD
+
+
 def test_a_pod_counts_on_its_node_until_it_has_ended_or_is_gone() -> None:
     changed: list[str] = []
     loads = Loads()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from itertools import chain
 from typing import Any
 
@@ -18,8 +19,8 @@ from dra_extender.service.devicemetrics import OTHER, DeviceMetrics, Labels
 from dra_extender.service.service import Service
 from tests.support.counting import calls
 from tests.support.diagnosis.gpupods import running, waiting
-from tests.support.diagnosis.hardware import device_class, gpus, node
-from tests.support.diagnosis.heldcluster import GATES, GPU, scene
+from tests.support.diagnosis.hardware import device_class, gpus, node, shares
+from tests.support.diagnosis.heldcluster import GATES, GPU, SHARE, scene
 from tests.support.diagnosis.scene import Scene
 from tests.support.marked import MARK, is_harmless
 from tests.support.patience import until
@@ -54,6 +55,16 @@ def test_what_is_left_of_shares_is_told_in_the_unit_of_the_capacity() -> None:
     gib = 2.0**30
     assert values(found, "share_capacity") == {("share.example.com", "memory"): 80 * gib}
     assert values(found, "share_capacity_free") == {("share.example.com", "memory"): 50 * gib}
+
+
+def test_a_capacity_that_no_float_can_hold_is_infinite() -> None:
+    """One device with it must not end the metrics of all others."""
+    huge = shares("huge", 1)
+    huge["spec"]["devices"][0]["capacity"]["memory"] = {"value": "1e400"}
+    view = scene(node("huge"), huge).view()
+    assert values(counted(view), "share_capacity") == {(SHARE, "memory"): math.inf}
+    (device,) = [each for each in device_report(view).devices if each.node == "huge"]
+    assert [(each.of, each.percent) for each in device.capacity] == [("10e399", 0.0)]
 
 
 def test_a_label_is_text() -> None:

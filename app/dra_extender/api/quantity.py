@@ -10,6 +10,7 @@ Unit of all arithmetic: nano units, as an integer. Nothing smaller can be expres
 
 from __future__ import annotations
 
+import math
 import re
 from enum import StrEnum
 from functools import total_ordering
@@ -267,3 +268,11 @@ def _canonical(quantity: Quantity) -> str:
     if quantity.format is Format.DECIMAL_EXPONENT:
         return f"{mantissa}e{exponent}" if exponent else str(mantissa)
     return f"{mantissa}{_DECIMAL_NAMES[exponent]}"
+
+
+def ratio(amount: int, unit: int = _NANO) -> float:
+    """`amount / unit`; infinite if a float cannot hold it."""
+    try:
+        return amount / unit
+    except OverflowError:
+        return math.inf if (amount > 0) == (unit > 0) else -math.inf

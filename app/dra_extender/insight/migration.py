@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from dra_extender.api.core import Pod, requested
 from dra_extender.api.decoding import convert, to_builtins
 from dra_extender.api.events import Removed
+from dra_extender.api.quantity import ratio
 from dra_extender.api.resource import EXTENDED_RESOURCE_CLASS_PREFIX as IMPLICIT
 from dra_extender.api.resource import DeviceClass
 from dra_extender.insight.devicereport.listing import reporting
@@ -104,7 +105,7 @@ def migrating(view: View, chosen: Mapping[str, str]) -> Turns[Migration]:
     amounts = [each for each in amounts if "/" in each[1] and (is_extended(each[1]) or each[1].startswith(IMPLICIT))]
     wanted = sorted({resource for _, resource, nano in amounts if nano > 0} | chosen.keys())
     classes = {name: item for name in wanted if (item := _class_for(view, name, chosen, changed)) is not None}
-    fractions = [(where, f"{nano / NANO:g} of {key}") for where, key, nano in amounts if nano % NANO]
+    fractions = [(where, f"{ratio(nano):g} of {key}") for where, key, nano in amounts if nano % NANO]
     problems = [f"{where} has {amount}: Kubernetes accepts whole numbers only" for where, amount in fractions]
     without = [name for name in wanted if name not in classes]
     problems += [f"{name}: no DeviceClass has this extendedResourceName: add --class {name}=CLASS" for name in without]

@@ -14,6 +14,7 @@ from weakref import ref
 
 from dra_extender.allocation.budget import WorkBudget
 from dra_extender.allocation.requests import DeviceFilter
+from dra_extender.api.quantity import ratio
 from dra_extender.devices.models import Memo
 from dra_extender.placement.partitiongroups import PartitionGroup
 from dra_extender.placement.podshape import EVERY, DeviceDemand, Need
@@ -83,7 +84,7 @@ class FreeDevices(Memo):
             at_once += min(rate.copies, 1) if group.once else rate.copies
         if not at_once or at_once < count:
             return None
-        return Supply(touch, copies / count if count > 0 else 1.0)
+        return Supply(touch, ratio(copies, count) if count > 0 else 1.0)
 
     def remainders(self, need: Need, budget: WorkBudget) -> tuple[FreeDevices, ...]:
         """What a pod with this need may leave of it, each once; the same devices when the pod cannot come. Charges each

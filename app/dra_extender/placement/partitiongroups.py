@@ -114,7 +114,9 @@ def _left(model: DeviceModel, used: Used) -> float:
     """The scarcest capacity counts."""
     capacity = model.traits.capacity
     parts = [
-        1 - amount / total for name, amount in used if name in capacity and (total := capacity[name].value.nano) > 0
+        1 - min(amount, total) / total
+        for name, amount in used
+        if name in capacity and (total := capacity[name].value.nano) > 0
     ]
     return max(0.0, min(parts, default=1.0))
 
@@ -142,7 +144,8 @@ class CounterTie(NamedTuple):
 
     def size(self, member: Partition) -> float:
         """The mean part of the counters that the member takes, 0 to 1."""
-        parts = [amount / self.total[counter] for counter, amount in member.charge if self.total[counter] > 0]
+        charges = ((amount, self.total[counter]) for counter, amount in member.charge)
+        parts = [min(amount, total) / total for amount, total in charges if total > 0]
         return sum(parts) / len(self.total) if parts else 0.0
 
 
@@ -158,7 +161,7 @@ class CountedDevices(PartitionGroup):
     def __init__(
         self, groups: PartitionGroups, tie: CounterTie, members: tuple[Partition, ...], left: tuple[int, ...]
     ) -> None:
-        parts = [max(0, amount) / whole for amount, whole in zip(left, tie.total, strict=True) if whole > 0]
+        parts = [min(max(0, amount), whole) / whole for amount, whole in zip(left, tie.total, strict=True) if whole > 0]
         pieces = sum(tie.size(member) ** 2 for member in members)
         super().__init__(
             len(groups),

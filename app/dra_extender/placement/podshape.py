@@ -18,6 +18,8 @@ from dra_extender.api.quantity import Quantity
 
 _MILLI: Final = 1_000_000
 _WHOLE: Final = 1_000_000_000
+_MOST: Final = 2**63 - 1
+"""As much as kube-scheduler counts. More, as in "1e400", would be too large for a float."""
 
 
 class Load(NamedTuple):
@@ -48,7 +50,7 @@ def _amount(amounts: Mapping[str, Quantity], resource: str, unit: int) -> int:
 
 
 def _rounded(nano: int, unit: int) -> int:
-    return -(-nano // unit)
+    return min(-(-nano // unit), _MOST)
 
 
 class Loads:

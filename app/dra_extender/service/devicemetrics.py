@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from dra_extender.api.quantity import ratio
 from dra_extender.insight.devicereport.listing import counting_devices
 from dra_extender.insight.devicereport.report import DeviceCounts
 from dra_extender.insight.why.statements import BindingRule
@@ -38,7 +39,6 @@ MOST_CAPACITIES: Final = 20
 """Of all drivers together."""
 _PODS: Final = 500
 """Pods in one turn."""
-_NANO: Final = 10**9
 _ENDED: Final = object()
 
 
@@ -141,4 +141,4 @@ class DeviceMetrics:
             series: Counter[tuple[str, str]] = Counter()
             for (driver, capacity), nano in amounts.items():
                 series[self._drivers.of(driver), self._capacities.of(capacity)] += nano
-            yield from (Reading(name, nano / _NANO, key) for key, nano in sorted(series.items()))
+            yield from (Reading(name, ratio(nano), key) for key, nano in sorted(series.items()))

@@ -17,7 +17,7 @@ from dra_extender.allocation.budget import Deferred, TurnSpent, WorkBudget
 from dra_extender.allocation.requests import DeviceFilter
 from dra_extender.allocation.selection import suitability
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.quantity import Quantity
+from dra_extender.api.quantity import Quantity, ratio
 from dra_extender.api.resource import Device, DeviceID, RequestedDevices, ResourceSlice
 from dra_extender.cel.trial import shown_value
 from dra_extender.devices.models import CounterID, DeviceModel, Traits, counters_consumed
@@ -298,7 +298,7 @@ def _capacities(traits: Traits, use: DeviceUse) -> Iterator[Amount]:
 
 
 def _amount(name: str, used: Quantity | None, of: Quantity) -> Amount:
-    percent = round(100 * used.nano / of.nano, 1) if used is not None and of.nano > 0 else 0.0
+    percent = round(ratio(100 * used.nano, of.nano), 1) if used is not None and of.nano > 0 else 0.0
     return Amount(name, str(used) if used is not None else "0", str(of), percent)
 
 
