@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
+from typing import Final
 
 import msgspec
 
@@ -41,7 +43,7 @@ from dra_extender.scheduling.gangs.controller import Gangs
 from dra_extender.scheduling.handle import EventHandler, Handle, Runtime
 from dra_extender.scheduling.idle import IdleAllocations
 from dra_extender.scheduling.noderules import ResourcesInUse
-from dra_extender.scheduling.nomination.controller import PreemptionController
+from dra_extender.scheduling.nomination.controller import RESTORE_SECONDS, PreemptionController
 from dra_extender.scheduling.nomination.nominations import Nominations
 from dra_extender.scheduling.ports import Ports, Workers
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
@@ -59,6 +61,8 @@ from dra_extender.scheduling.waiting import Signals
 from dra_extender.unexpected import unexpected
 
 CONTROLLER_SECONDS = 1.0
+VERB_SECONDS: Final = 1.0
+"""How long a verb waits for a new leader, less than the httpTimeout of filter."""
 
 
 class Extender:
@@ -116,7 +120,12 @@ class Extender:
         self._clearer = Clearer(handle, clearing)
         self._unblocker = Unblocker(self.view, self._clearer)
         self._sweeper = Sweeper(handle, self._clearer, idle)
-        self.preemption = PreemptionController(handle, self.nominations, cluster.budgets, self._clearer, self.gangs)
+        self.restored = asyncio.Event()
+        """Not set until a new leader knows the nominations of the previous one, and the gangs that it began to bind."""
+        self.restored.set()
+        self.preemption = PreemptionController(
+            handle, self.nominations, cluster.budgets, self._clearer, self.gangs, self.restored
+        )
         self.early_nomination = EarlyNominationController(
             handle, self.tentative_plans, self._usage, self.nominations.__contains__, self.gangs.plans
         )
@@ -157,7 +166,7 @@ class Extender:
         """The nodes that fit, and a reason for each other node."""
         if args.NodeNames is None:
             return await run(on_whole_nodes(self.view, args))
-        if reason := await self.preemption.unrestored():
+        if reason := await self._unrestored():
             return ExtenderFilterResult(Error=reason)
         self.early_nomination.asked(args.Pod)
         found = await self._filter.filter(args)
@@ -179,7 +188,7 @@ class Extender:
         """The nodes on which preemption helps; the victims include pods that hold the needed devices."""
         pod = args.Pod
         # A nominated pod has preempted; its victims are being evicted.
-        if await self.preemption.unrestored() or pod.metadata.uid in self.nominations:
+        if await self._unrestored() or pod.metadata.uid in self.nominations:
             return ExtenderPreemptionResult()
         terms = self.preemption.terms(pod) if self.view.config.preemption == "on" else None
         found, _ = await self.deferred.decide(pod, Preempt(args, terms).answer)
@@ -189,7 +198,7 @@ class Extender:
 
     async def bind(self, args: ExtenderBindingArgs) -> ExtenderBindingResult:
         """Allocate, reserve and bind. An empty error means that the API server has the binding."""
-        if reason := await self.preemption.unrestored():
+        if reason := await self._unrestored():
             return ExtenderBindingResult(Error=reason)
         return await self.binder.bind(args)
 
@@ -243,12 +252,31 @@ class Extender:
             group.create_task(self._repeat(self._unblocker.work, CONTROLLER_SECONDS), name="unblocker")
             group.create_task(self._repeat(self._sweeper.work, 5 * CONTROLLER_SECONDS), name="sweeper")
             group.create_task(self._repeat(self.pending_rollbacks.work, CONTROLLER_SECONDS), name="rollbacks")
-            if self.view.config.preemption == "on":
-                await self.preemption.restore()
+            await self._restore()
             if self.view.config.preemption != "off":
                 group.create_task(self._repeat(self.preemption.work, CONTROLLER_SECONDS), name="preemption")
             group.create_task(self._repeat(self.gangs.work, CONTROLLER_SECONDS), name="gangs")
             group.create_task(self.early_nomination.run(), name="early nomination")
+
+    async def _restore(self) -> None:
+        self.restored.clear()
+        if self.view.config.preemption == "on":
+            await self.preemption.restore()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RESTORE_SECONDS):
+                await self.gangs.restore(self.view, partial(self.deferred.decide_within, RESTORE_SECONDS))
+        self.restored.set()
+
+    async def _unrestored(self) -> str:
+        """Why the verbs may not decide: others would get what nominated pods and gangs count on. Waits for `_restore`
+        first, so this is empty nearly always.
+        """
+        try:
+            async with asyncio.timeout(VERB_SECONDS):
+                await self.restored.wait()
+        except TimeoutError:
+            return "dra-extender: a new leader restores the nominations and the plans of gangs"
+        return ""
 
     async def _repeat(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
         while True:

@@ -140,7 +140,7 @@ class Engine:
         self._started = time.perf_counter()
         self._leading = False
         self._leadership_changed = asyncio.Event()
-        self.extender.preemption.restored.clear()
+        self.extender.restored.clear()
 
     def apply(self, event: ClusterEvent) -> None:
         """Apply an event of a watch. Report undecodable objects, and devices that have a second owner."""
@@ -230,9 +230,11 @@ class Engine:
                 self._leadership_changed.clear()
                 if self._leading and self.watches.synced and work is None:
                     self.shadow = ShadowRecord(self.extender.view, self.strategy) if self.strategy is not None else None
+                    if self.shadow is not None:
+                        self.extender.restored.set()
                     work = group.create_task((self.shadow or self.extender).run(), name="scheduling")
                 elif not self._leading and work is not None:
-                    self.extender.preemption.restored.clear()
+                    self.extender.restored.clear()
                     work.cancel()
                     await asyncio.gather(work, return_exceptions=True)
                     work = self.shadow = None

@@ -106,7 +106,7 @@ async def test_a_replica_starts_when_nobody_can_say_at_once_if_a_nomination_stil
     second = world.service(config=msgspec.structs.replace(ON, question_work=1), workers=VirtualWorkers.none())
     second.start()
     await world.settle(1.0)
-    assert second.extender.preemption.restored.is_set(), "no worker will answer"
+    assert second.extender.restored.is_set(), "no worker will answer"
     await world.settle(9.0)
     assert (world.api.evicted, is_preempting(world.api.pod("p"))) == ([], False)
 
@@ -181,7 +181,7 @@ async def test_no_round_begins_that_would_end_after_the_time(world: World, monke
     monkeypatch.setattr(Questions, "restored", slow)
     service.start()
     await world.settle(20.0)
-    assert service.extender.preemption.restored.is_set()
+    assert service.extender.restored.is_set()
     assert rounds == RESTORE_SECONDS // (2.0 + RESTORE_PAUSE)
 
 
@@ -198,5 +198,5 @@ async def test_nothing_is_waited_for_once_all_pods_of_a_gang_are_decided_or_gone
     if gone:
         world.api.drop(world.api.pod("q"))
     await world.settle(2 * RESTORE_PAUSE)
-    assert service.extender.preemption.restored.is_set()
+    assert service.extender.restored.is_set()
     assert len(service.extender.nominations) == (1 if gone else 2)

@@ -84,7 +84,7 @@ class Service:
 
     def start(self) -> None:
         """Begin the work without a caller."""
-        self.extender.preemption.restored.clear()
+        self.extender.restored.clear()
         self.spawn(self.extender.run())
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:

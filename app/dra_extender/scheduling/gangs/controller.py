@@ -7,7 +7,8 @@ has one. A member that kube-scheduler does not let onto its planned node gets an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
 
 from cachetools import LRUCache, TTLCache
@@ -34,6 +35,10 @@ SAMPLE: Final = 100
 NOT_ASKED: Final = "kube-scheduler has not asked about the planned node; the pod is nominated for it"
 EXPIRED: Final = "devices were held for its pods, which were not bound in time; it is tried again after a pause"
 REMEMBERED: Final = 10_000
+
+
+DecidedGang = tuple[GroupKey, GangDecision] | None
+PlanGang = Callable[[View, Pod], DecidedGang]
 
 
 class Gangs:
@@ -110,7 +115,11 @@ class Gangs:
         is_part = SAMPLE <= len(names) < len(nodes) and view.config.nominate != "never"
         if not is_part or state.avoided.get(pod.metadata.uid):
             return ()
-        left_out = {*names, named}
+        return self._suitable(view, pod, {*names, named})
+
+    def _suitable(self, view: View, pod: Pod, left_out: Collection[str] = ()) -> Sequence[str]:
+        """The nodes that suit the pod, apart from devices and from rules that only kube-scheduler knows."""
+        nodes = view.cluster.nodes
         wants, others = Wants(pod), [node for name, node in nodes.items() if name not in left_out]
         view.decisions.budget.spend(len(nodes) // NODES_PER_UNIT + len(others) * wants.cost)
         return [node.metadata.name for node in others if not self.usage.keeps_away(wants, node)]
@@ -123,15 +132,40 @@ class Gangs:
             return False
         return has_enough(view, key, plan.places)
 
-    def plan_for_bind(self, view: View, pod: Pod, node: str) -> tuple[GroupKey, GangDecision] | None:
+    def plan_for_bind(self, view: View, pod: Pod, node: str) -> DecidedGang:
         """The decision about a member that is to be bound to the node, unless `has_full_plan`; None for all other pods.
         Raises TurnSpent.
         """
         gang = None if self.has_full_plan(view, pod) else gang_with_devices(view, pod)
-        prefiltered = pre_filter(view, pod) if gang is not None else None
-        if gang is None or not isinstance(prefiltered, PreFilterState):
+        return self._plan(view, gang, pod, (node,)) if gang is not None else None
+
+    def _plan(self, view: View, gang: Gang, pod: Pod, names: Sequence[str]) -> DecidedGang:
+        prefiltered = pre_filter(view, pod)
+        if not isinstance(prefiltered, PreFilterState):
             return None
-        return gang.key, self.decide(view, gang, prefiltered, (node,))
+        return gang.key, self.decide(view, gang, prefiltered, names)
+
+    async def restore(self, view: View, decided: Callable[[Pod, PlanGang], Awaitable[DecidedGang]]) -> None:
+        """Plan the gangs of which a previous leader has bound some pods, by priority: other pods would get the devices
+        that the gang still needs. `decided` makes a decision about a pod, in turns.
+        """
+        begun: dict[GroupKey, Pod] = {}
+        for pod in sorted(view.pods, key=lambda pod: -pod.spec.priority):
+            key = group_of(pod) if not pod.spec.node_name else None
+            if key is not None and any(each.spec.node_name for each in view.pods.members(key)):
+                begun.setdefault(key, pod)
+        for pod in begun.values():
+            found = await decided(pod, self._plan_begun)
+            if found is not None and found[1].places is not None:
+                self.plans.put(found[0], found[1].places, found[1].values, GangPlans.BOUND_SECONDS)
+            await asyncio.sleep(0)
+
+    def _plan_begun(self, view: View, pod: Pod) -> DecidedGang:
+        """The decision about a gang of which some pods are bound, but not enough; None for all others."""
+        gang = gang_with_devices(view, pod)
+        if gang is None or not gang.placed or not gang.needed:
+            return None
+        return self._plan(view, gang, pod, self._suitable(view, pod))
 
     def state(self, view: View, gang: Gang, pod: Pod) -> GangState:
         """What a decision about a member of the gang needs besides the view."""

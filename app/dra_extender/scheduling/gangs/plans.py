@@ -7,7 +7,7 @@ Promises
 - A plan ends when all members are bound, one of them is deleted or leaves the gang, the gang cannot be placed any more,
   or no member is bound within `GangPlans.SECONDS`, and then no further one within `GangPlans.BOUND_SECONDS`. A gang
   whose plan expired gets the next one after a pause, so a gang that is never bound cannot hold devices all the time.
-- Plans are not stored. After a restart, only the allocations of claims show what a gang has.
+- Plans are not stored. A new leader plans the gangs of which some pods are bound before it answers any verb.
 """
 
 from __future__ import annotations
@@ -74,12 +74,14 @@ class GangPlans:
     def get(self, key: GroupKey) -> GangPlan | None:
         return self._plans.get(key)
 
-    def put(self, key: GroupKey, places: Mapping[str, Place], values: Values) -> None:
-        """The gang has a new plan. Members that it leaves out have no place any more."""
+    def put(self, key: GroupKey, places: Mapping[str, Place], values: Values, seconds: float = SECONDS) -> None:
+        """The gang has a new plan. Members that it leaves out have no place any more. `seconds`: if it had none, how
+        long the plan waits for the first bind.
+        """
         plan = self._plans.get(key)
         if plan is None:
             self._observer.count(GANG_PLANS, "made")
-            plan = self._plans[key] = GangPlan({}, self._clock.monotonic() + self.SECONDS)
+            plan = self._plans[key] = GangPlan({}, self._clock.monotonic() + seconds)
         plan.places, plan.values, plan.held = dict(places), values, _held(places.values())
 
     def values(self, pod: Pod) -> Values:

@@ -41,13 +41,11 @@ RESTORE_SECONDS: Final = 5.0
 """How long a new leader waits for workers, all nominations together,"""
 RESTORE_PAUSE: Final = 0.5
 """and between two attempts."""
-VERB_SECONDS: Final = 1.0
-"""How long a verb waits for this, less than the httpTimeout of filter."""
 _NO_RESULT: dict[str, PreemptionResult] = {"fits": "needless", "waits": "needless", "unknown": "waiting"}
 
 
 class PreemptionController:
-    """`restore` when this replica begins to lead, then `work` about once a second."""
+    """`restore` when this replica begins to lead, then `work` about once a second. `restored`: see `Extender`."""
 
     def __init__(
         self,
@@ -56,6 +54,7 @@ class PreemptionController:
         budgets: Mapping[str, Mapping[str, PodDisruptionBudget]],
         clearer: Clearer,
         gangs: Gangs,
+        restored: asyncio.Event,
     ) -> None:
         self._view = handle.view
         self._handle = handle
@@ -66,9 +65,7 @@ class PreemptionController:
         self._questions = Questions(handle, nominations, self._evictions, budgets, gangs)
         self.terms = self._questions.terms
         self._lifecycle = NominationLifecycle(self._questions, self._preemptors, clearer)
-        self.restored = asyncio.Event()
-        """Not set until a new leader knows the nominations."""
-        self.restored.set()
+        self._restored = restored
 
     @property
     def stuck(self) -> int:
@@ -100,7 +97,7 @@ class PreemptionController:
 
     def pod_applied(self, pod: Pod) -> None:
         """The watch shows a pod. Remove a condition without a nomination: our write was stored late."""
-        ours = self._view.config.preemption == "on" and self.restored.is_set() and self._handle.leading()
+        ours = self._view.config.preemption == "on" and self._restored.is_set() and self._handle.leading()
         if ours and is_preempting(pod) and pod.metadata.uid not in self._nominations:
             self._lifecycle.records.erase(pod.metadata.uid, pod.status.nominated_node_name)
 
@@ -108,7 +105,6 @@ class PreemptionController:
         """Continue with the nominations of the previous leader, by priority. All are decided again until workers have
         answered for all, none has anything to do, or the time does not suffice for another round.
         """
-        self.restored.clear()
         self._lifecycle.records.clear()
         now, working = self._view.clock.monotonic, True
         deadline = now() + RESTORE_SECONDS
@@ -130,19 +126,6 @@ class PreemptionController:
                 self._lifecycle.records.erase(pod.metadata.uid, pod.status.nominated_node_name)
         for each in self._nominations:
             log.info("restored a nomination", pod=each.pod.metadata.key, node=each.node, victims=len(each.victims))
-        self.restored.set()
-
-    async def unrestored(self) -> str:
-        """Why the verbs may not decide: others would get what nominated pods have preempted. Waits for `restore` first,
-        so this is empty nearly always.
-        """
-        if self._view.config.preemption == "on" and not self.restored.is_set():
-            try:
-                async with asyncio.timeout(VERB_SECONDS):
-                    await self.restored.wait()
-            except TimeoutError:
-                return "dra-extender: a new leader restores the nominations of pods that have preempted others"
-        return ""
 
     async def work(self) -> None:
         """Advance the nominations, then evaluate preemption for pods that may preempt."""
