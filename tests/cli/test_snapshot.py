@@ -154,6 +154,16 @@ async def test_what_cannot_be_read_cannot_be_read_from_the_file_either(
     assert (await list_devices(DevicesOptions(from_file=str(file))), capsys.readouterr()) == (status, live)
 
 
+async def test_an_unreadable_object_of_an_unknown_kind_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, unreadable = tmp_path / "cluster.json", [{"kind": "Foo", "name": "a/b", "problem": "nonsense"}]
+    content = {"kind": KIND, "format": FORMAT, "madeBy": "x", "taken": "t", "kubernetes": "v1.37.0", "objects": {}}
+    file.write_text(json.dumps({**content, "unreadable": unreadable}))
+    await list_devices(DevicesOptions(from_file=str(file)))
+    assert "note: Foo a/b: cannot be read: nonsense" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [

@@ -125,6 +125,7 @@ REPLACED: Final = Act("the claim of g-1 is created again", (_claim_replaced,))
 QUICK: Final = (
     Scene(name="two gangs, devices for one", devices=(2,)),
     Scene(name="cycles, the leader is deposed", devices=(2, 1), cycles=True, leaders="depose"),
+    Scene(name="the leader is killed, a pod of no gang", devices=(2,), gangs=(2,), single=True, leaders="kill"),
 )
 
 

@@ -83,7 +83,7 @@ class UndecodableObjects(dict[ObjectKey, Undecodable]):
     @property
     def problems(self) -> Iterator[ObjectProblem]:
         return (
-            ObjectProblem(key, f"cannot be read: {event.problem}{_withheld(event.partial)}", _ADVICE[key.kind])
+            ObjectProblem(key, f"cannot be read: {event.problem}{_withheld(event.partial)}", _ADVICE.get(key.kind, ""))
             for key, event in self.items()
         )
 
