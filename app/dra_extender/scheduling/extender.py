@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -43,7 +42,7 @@ from dra_extender.scheduling.gangs.controller import Gangs
 from dra_extender.scheduling.handle import EventHandler, Handle, Runtime
 from dra_extender.scheduling.idle import IdleAllocations
 from dra_extender.scheduling.noderules import ResourcesInUse
-from dra_extender.scheduling.nomination.controller import RESTORE_SECONDS, PreemptionController
+from dra_extender.scheduling.nomination.controller import RESTORE_PAUSE, RESTORE_SECONDS, PreemptionController
 from dra_extender.scheduling.nomination.nominations import Nominations
 from dra_extender.scheduling.ports import Ports, Workers
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
@@ -260,12 +259,25 @@ class Extender:
 
     async def _restore(self) -> None:
         self.restored.clear()
-        if self.view.config.preemption == "on":
-            await self.preemption.restore()
-        with suppress(TimeoutError):
+        try:
+            if self.view.config.preemption == "on":
+                await self.preemption.restore()
             async with asyncio.timeout(RESTORE_SECONDS):
-                await self.gangs.restore(self.view, partial(self.deferred.decide_within, RESTORE_SECONDS))
+                await self._restore_gangs()
+        except TimeoutError:
+            pass  # gangs that are left are planned when kube-scheduler asks
+        except Exception as problem:  # no object may keep a leader from serving
+            unexpected("chores", problem)
         self.restored.set()
+
+    async def _restore_gangs(self) -> None:
+        """Plan all half-bound gangs, again and again while workers work."""
+        left, working = await self.gangs.begun(self.view), True
+        while left and working:
+            working = len(self.deferred) > 0  # a worker may answer in this round
+            left = [pod for pod in left if await self.gangs.restore(pod, self.deferred.decide)]
+            working = working or len(self.deferred) > 0
+            await asyncio.sleep(RESTORE_PAUSE if left else 0)
 
     async def _unrestored(self) -> str:
         """Why the verbs may not decide: others would get what nominated pods and gangs count on. Waits for `_restore`

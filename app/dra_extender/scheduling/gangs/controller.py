@@ -8,7 +8,10 @@ has one. A member that kube-scheduler does not let onto its planned node gets an
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
+from operator import itemgetter
 from typing import Final
 
 from cachetools import LRUCache, TTLCache
@@ -18,6 +21,7 @@ from dra_extender.allocation.budget import Deferred
 from dra_extender.api.core import Pod
 from dra_extender.api.groups import GroupKey, group_of
 from dra_extender.devices.overlay import Overlay, Planned
+from dra_extender.limits import PODS_OF_GANG
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.gangs.decision import GangDecision, GangState, decide
@@ -35,10 +39,11 @@ SAMPLE: Final = 100
 NOT_ASKED: Final = "kube-scheduler has not asked about the planned node; the pod is nominated for it"
 EXPIRED: Final = "devices were held for its pods, which were not bound in time; it is tried again after a pause"
 REMEMBERED: Final = 10_000
+PODS_AT_ONCE: Final = 1_000
 
 
 DecidedGang = tuple[GroupKey, GangDecision] | None
-PlanGang = Callable[[View, Pod], DecidedGang]
+PlanGang = Callable[[View], DecidedGang]
 
 
 class Gangs:
@@ -137,35 +142,51 @@ class Gangs:
         Raises TurnSpent.
         """
         gang = None if self.has_full_plan(view, pod) else gang_with_devices(view, pod)
-        return self._plan(view, gang, pod, (node,)) if gang is not None else None
-
-    def _plan(self, view: View, gang: Gang, pod: Pod, names: Sequence[str]) -> DecidedGang:
-        prefiltered = pre_filter(view, pod)
-        if not isinstance(prefiltered, PreFilterState):
+        prefiltered = pre_filter(view, pod) if gang is not None else None
+        if gang is None or not isinstance(prefiltered, PreFilterState):
             return None
-        return gang.key, self.decide(view, gang, prefiltered, names)
+        return gang.key, self.decide(view, gang, prefiltered, (node,))
 
-    async def restore(self, view: View, decided: Callable[[Pod, PlanGang], Awaitable[DecidedGang]]) -> None:
-        """Plan the gangs of which a previous leader has bound some pods, by priority: other pods would get the devices
-        that the gang still needs. `decided` makes a decision about a pod, in turns.
+    async def begun(self, view: View) -> list[Pod]:
+        """A waiting pod of each group of which a previous leader has bound some pods: by priority, and of equal
+        priority the first one of each namespace before the second one of any.
         """
-        begun: dict[GroupKey, Pod] = {}
-        for pod in sorted(view.pods, key=lambda pod: -pod.spec.priority):
-            key = group_of(pod) if not pod.spec.node_name else None
-            if key is not None and any(each.spec.node_name for each in view.pods.members(key)):
-                begun.setdefault(key, pod)
-        for pod in begun.values():
-            found = await decided(pod, self._plan_begun)
-            if found is not None and found[1].places is not None:
-                self.plans.put(found[0], found[1].places, found[1].values, GangPlans.BOUND_SECONDS)
-            await asyncio.sleep(0)
+        bound, waiting = set[GroupKey](), dict[GroupKey, Pod]()
+        for number, pod in enumerate(list(view.pods)):
+            if number % PODS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            is_ours = view.config.may_clear_for(pod.spec.scheduler_name) and not pod.finished
+            key = group_of(pod) if is_ours and not pod.metadata.deletion_timestamp else None
+            if key is not None and not pod.spec.node_name:
+                waiting[key] = pod
+            elif key is not None and view.uses_devices(pod):
+                bound.add(key)
+        turns = Counter[str]()
+        found: list[tuple[int, int, Pod]] = []
+        for key, pod in waiting.items():
+            if key in bound and view.pods.in_group(key) <= PODS_OF_GANG:
+                turns[key.namespace] += 1
+                found.append((-pod.spec.priority, turns[key.namespace], pod))
+        return [pod for _, _, pod in sorted(found, key=itemgetter(0, 1))]
+
+    async def restore(self, pod: Pod, decided: Callable[[Pod, PlanGang], Awaitable[tuple[DecidedGang, bool]]]) -> bool:
+        """Plan the gang of the pod if not enough of its pods are bound: others would get the devices for the rest.
+        `decided` makes a decision, in turns. True when workers have to answer before it has a plan.
+        """
+        found, unfinished = await decided(pod, partial(self._plan_begun, pod=pod))
+        await asyncio.sleep(0)
+        if found is None or found[1].places is None:
+            return unfinished
+        self.plans.put(found[0], found[1].places, found[1].values)
+        return False
 
     def _plan_begun(self, view: View, pod: Pod) -> DecidedGang:
-        """The decision about a gang of which some pods are bound, but not enough; None for all others."""
         gang = gang_with_devices(view, pod)
-        if gang is None or not gang.placed or not gang.needed:
-            return None
-        return self._plan(view, gang, pod, self._suitable(view, pod))
+        for each in gang.waiting if gang is not None and gang.placed and gang.needed else ():
+            prefiltered = pre_filter(view, each)
+            if gang is not None and isinstance(prefiltered, PreFilterState):
+                return gang.key, self.decide(view, gang, prefiltered, self._suitable(view, each))
+        return None
 
     def state(self, view: View, gang: Gang, pod: Pod) -> GangState:
         """What a decision about a member of the gang needs besides the view."""

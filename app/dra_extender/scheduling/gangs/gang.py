@@ -134,6 +134,8 @@ def _size(key: GroupKey, members: Sequence[Pod]) -> int | str | None:
         return f"{key} does not exist" if key.source == "PodGroup" else None
     name = SIZES[key.source]
     written = {each.metadata.annotations.get(name, "") for each in members}
+    if not written:
+        return None  # its pods are being deleted
     if len(written) > 1:
         return f"{key}: its pods differ in annotation {name}"
     text = written.pop()

@@ -74,14 +74,12 @@ class GangPlans:
     def get(self, key: GroupKey) -> GangPlan | None:
         return self._plans.get(key)
 
-    def put(self, key: GroupKey, places: Mapping[str, Place], values: Values, seconds: float = SECONDS) -> None:
-        """The gang has a new plan. Members that it leaves out have no place any more. `seconds`: if it had none, how
-        long the plan waits for the first bind.
-        """
+    def put(self, key: GroupKey, places: Mapping[str, Place], values: Values) -> None:
+        """The gang has a new plan. Members that it leaves out have no place any more."""
         plan = self._plans.get(key)
         if plan is None:
             self._observer.count(GANG_PLANS, "made")
-            plan = self._plans[key] = GangPlan({}, self._clock.monotonic() + seconds)
+            plan = self._plans[key] = GangPlan({}, self._clock.monotonic() + self.SECONDS)
         plan.places, plan.values, plan.held = dict(places), values, _held(places.values())
 
     def values(self, pod: Pod) -> Values:
