@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
+from contextlib import suppress
 from itertools import chain
 
 import pytest
@@ -15,6 +16,7 @@ from dra_extender.devices.nodes import Nodes
 from dra_extender.scheduling import warmup
 from dra_extender.scheduling.config import SchedulingConfig
 from tests.support.allocation.heavy import LOOPS, selecting
+from tests.support.counting import calls
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.workers import VirtualWorkers
 from tests.support.simulation.world import Service, World
@@ -134,6 +136,24 @@ async def test_asked_again_it_costs_what_has_changed(world: World, work: Work) -
     for _ in warmup.warm_up(service.extender.view):
         pass
     assert work.take() == (1, 1)
+
+
+async def test_learning_about_attributes_looks_at_one_node_or_pool_in_a_step_and_once(world: World) -> None:
+    world.add(make_class(), *map(make_node, NODES))
+    for number in range(50):
+        world.add(make_slice("", [{"name": "d"}], pool=f"p{number}"))
+    service = world.service(workers=VirtualWorkers())
+    await world.settle()
+    for _ in service.cluster.inventory.nodes.refresh_all():
+        pass
+    learning = service.extender.view.decisions.learn_attributes()
+    costs: list[int] = []
+    with suppress(StopIteration):
+        while True:
+            costs.append(calls(lambda: next(learning)))
+    assert len(costs) == len(NODES) + 2 * 50
+    assert max(costs) < 6 * 50
+    assert len(list(service.extender.view.decisions.learn_attributes())) == len(NODES)
 
 
 async def test_a_step_is_no_longer_than_a_turn_and_nothing_is_asked_of_workers(world: World) -> None:

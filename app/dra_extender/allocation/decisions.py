@@ -31,6 +31,7 @@ from dra_extender.api.resource import RequestedDevices, ResourceClaim, class_nam
 from dra_extender.cel import WorkExceeded
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.holdings import NodeHoldings, PoolStates
+from dra_extender.devices.nodes import SeenPool
 from dra_extender.devices.overlay import Overlay
 from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.usage import PoolHoldings, PoolID
@@ -173,8 +174,10 @@ class Decisions:
         """Look at the devices that nodes see, one pool at a step. Then the first question that reads only attributes
         with few values does not look at each device.
         """
-        seen = (item for node in self._cluster.inventory.nodes.seen.values() for item in node.pools)
-        pools = {id(item): (item, item.pool) for item in seen if item.pool is not None}
+        pools: dict[int, tuple[SeenPool, Pool]] = {}
+        for node in list(self._cluster.inventory.nodes.seen.values()):
+            yield
+            pools.update((id(item), (item, item.pool)) for item in node.pools if item.pool is not None)
         self._caches.common = yield from common(list(pools.values()), self._caches.common)
 
     def alike(
