@@ -23,10 +23,11 @@ from dra_extender.scheduling.earlynomination import nodechoice
 from dra_extender.scheduling.earlynomination.controller import CHECK_SECONDS, REMOVAL_SECONDS
 from dra_extender.scheduling.earlynomination.nodechoice import CHOICES
 from dra_extender.scheduling.feasibility import NodeStatuses, PreFilterResult, node_statuses
+from dra_extender.scheduling.tentativeplans import TentativePlan
 from dra_extender.scheduling.view import View
 from tests.support.counting import calls
 from tests.support.examples import examples
-from tests.support.scheduling.earlynomination import ALWAYS, KubeScheduler, nominated, planning, waiting, with_devices
+from tests.support.scheduling.earlynomination import ALWAYS, nominated, planning, waiting, with_devices
 from tests.support.simulation.world import Service, World, replay
 
 
@@ -209,7 +210,7 @@ async def test_a_policy_compares_all_nodes_a_few_times_for_a_pod_that_fits_none_
     assert len(compared) <= 2 * CHOICES
 
 
-async def test_all_nodes_are_looked_at_once_for_equal_pods_of_which_some_give_their_nodes_back(
+async def test_all_nodes_are_looked_at_again_about_once_a_second_when_nominations_are_given_up(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[int] = []
@@ -219,15 +220,21 @@ async def test_all_nodes_are_looked_at_once_for_equal_pods_of_which_some_give_th
         return node_statuses(view, prefiltered, names)
 
     monkeypatch.setattr(nodechoice, "node_statuses", counted)
-    service = planning(world, n1=1, n2=1, n3=1)
-    kube_scheduler = KubeScheduler(world, service)
-    for name in "abcd":
-        world.add(*waiting(name))
-    await world.settle(2.0)
-    assert sorted(nominated(world)) == ["a", "b", "c"]
-    for name in "ab":
-        kube_scheduler.keeps_away[name] = {"n1", "n2", "n3"}
-        assert await kube_scheduler.attempt(name) == ""
-        await world.settle(2.0)
-    assert "d" in nominated(world)
-    assert looks == [3]
+    world.add(*with_devices(n1=0, n2=0, n3=0), *waiting("p"))
+    service = world.service()
+    await world.settle(1.0)
+    chooser = service.extender.early_nomination._chooser
+
+    async def rounds(number: int) -> TentativePlan | None:
+        for _ in range(number):
+            chooser.freed()
+            if (plan := await chooser.choose(world.api.pod("p"))) is not None:
+                return plan
+            await world.settle(0.1)
+        return None
+
+    assert await rounds(35) is None
+    assert 3 <= len(looks) <= 4
+    world.add(*with_devices(n4=1)[1:])
+    plan = await rounds(15)
+    assert plan is not None and plan.node == "n4"

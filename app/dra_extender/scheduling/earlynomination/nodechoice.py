@@ -42,14 +42,14 @@ _PACKING: Final = "pack"
 
 
 class _NodeList(msgspec.Struct):
-    """`nodes` that are left to try: (score, negative; turn; name), sorted. `dropped`: the pod did not fit there. Found
-    at this time (monotonic seconds) on a state of this revision.
+    """`nodes` that are left to try: (score, negative; turn; name), sorted. Found at this time (monotonic seconds) on a
+    state of this revision. `outdated`: nodes that were dropped may fit again.
     """
 
     nodes: list[tuple[int, int, str]]
     at: float
     revision: int
-    dropped: list[tuple[int, int, str]] = []
+    outdated: bool = False
 
 
 class NodeChooser:
@@ -64,8 +64,7 @@ class NodeChooser:
     def freed(self) -> None:
         """A nomination was given up: nodes that were dropped may fit again."""
         for known in self._lists.values():
-            known.nodes = sorted([*known.nodes, *known.dropped]) if known.dropped else known.nodes
-            known.dropped = []
+            known.outdated = True
 
     async def choose(self, pod: Pod, node: str = "") -> TentativePlan | None:
         """The node and the devices that the pod would get, on this node if one is given. None when it does not fit, or
@@ -92,37 +91,35 @@ class NodeChooser:
 
     def _first(self, view: View, prefiltered: PreFilterState, wants: Wants) -> TentativePlan | None:
         """The plan for the first node where the pod fits. Raises TurnSpent and Deferred."""
-        known = self._nodes(view, prefiltered, wants)
-        nodes = known.nodes
+        nodes = self._nodes(view, prefiltered, wants)
         has_policy = view.placement is not None and view.placement.has_opinion(wants.pod, prefiltered.claims.pending)
         for _ in range(CHOICES if has_policy else TRIES):
             if not nodes:
                 return None
             index = self._chosen(view, prefiltered, nodes) if has_policy else 0
             found = self._plan(view, prefiltered, wants, nodes[index][2])
-            score, turn, name = nodes.pop(index)
+            score, _, name = nodes.pop(index)
             if found is not None:
                 self._turn += 1
                 insort(nodes, (score, self._turn, name))
                 return found
-            known.dropped.append((score, turn, name))
         return None
 
-    def _nodes(self, view: View, prefiltered: PreFilterState, wants: Wants) -> _NodeList:
+    def _nodes(self, view: View, prefiltered: PreFilterState, wants: Wants) -> list[tuple[int, int, str]]:
         """The nodes to try: the best score first, and of equal scores the one least recently used."""
         now, revision = view.clock.monotonic(), self._handle.requeue.revision
         allocated = tuple(claim.metadata.uid for claim in prefiltered.claims.allocated)
         group = view.decisions.signatures(prefiltered.claims.pending), allocated, wants.rules
         known = self._lists.get(group)
         if known is not None:
-            seconds = RENEWED_SECONDS if revision > known.revision else OLD_SECONDS
-            if known.nodes or now - known.at < seconds:
-                return known
+            seconds = RENEWED_SECONDS if known.outdated or revision > known.revision else OLD_SECONDS
+            if now - known.at < seconds or (known.nodes and not known.outdated):
+                return known.nodes
         fits = node_statuses(view, prefiltered, list(view.cluster.nodes)).fits
         scores = raw_scores(view, prefiltered, fits)
         nodes = sorted((-scores.get(name, 0), turn - len(fits), name) for turn, name in enumerate(fits))
-        found = self._lists[group] = _NodeList(nodes, now, revision)
-        return found
+        self._lists[group] = _NodeList(nodes, now, revision)
+        return nodes
 
     def _chosen(self, view: View, prefiltered: PreFilterState, nodes: list[tuple[int, int, str]]) -> int:
         """The index of the best node by the placement policy. Policies do not know plans, so nodes with plans come
