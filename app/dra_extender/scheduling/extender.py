@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -58,6 +59,8 @@ from dra_extender.scheduling.verbs.prioritize import prioritize
 from dra_extender.scheduling.view import View
 from dra_extender.scheduling.waiting import Signals
 from dra_extender.unexpected import unexpected
+
+T = TypeVar("T")
 
 CONTROLLER_SECONDS = 1.0
 VERB_SECONDS: Final = 1.0
@@ -259,15 +262,11 @@ class Extender:
 
     async def _restore(self) -> None:
         self.restored.clear()
-        try:
-            if self.view.config.preemption == "on":
-                await self.preemption.restore()
+        if self.view.config.preemption == "on":
+            await _tolerant(self.preemption.restore())
+        with suppress(TimeoutError):  # gangs that are left are planned when kube-scheduler asks about them
             async with asyncio.timeout(RESTORE_SECONDS):
                 await self._restore_gangs()
-        except TimeoutError:
-            pass  # gangs that are left are planned when kube-scheduler asks
-        except Exception as problem:  # no object may keep a leader from serving
-            unexpected("chores", problem)
         self.restored.set()
 
     async def _restore_gangs(self) -> None:
@@ -275,7 +274,7 @@ class Extender:
         left, working = await self.gangs.begun(self.view), True
         while left and working:
             working = len(self.deferred) > 0  # a worker may answer in this round
-            left = [pod for pod in left if await self.gangs.restore(pod, self.deferred.decide)]
+            left = [pod for pod in left if await _tolerant(self.gangs.restore(pod, self.deferred.decide))]
             working = working or len(self.deferred) > 0
             await asyncio.sleep(RESTORE_PAUSE if left else 0)
 
@@ -293,13 +292,19 @@ class Extender:
     async def _repeat(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
         while True:
             await asyncio.sleep(seconds)
-            try:
-                await work()
-            except Exception as problem:
-                unexpected("chores", problem)
+            await _tolerant(work())
 
     async def drain(self, seconds: float) -> int:
         """Wait up to `seconds` for binds in progress, then cancel them. Returns how many were cancelled."""
         left = await self.binder.drain(seconds)
         await self.deferred.drain()
         return left
+
+
+async def _tolerant(work: Awaitable[T]) -> T | None:
+    """The result; None after an error, which is reported: the next work goes on."""
+    try:
+        return await work
+    except Exception as problem:
+        unexpected("chores", problem)
+        return None

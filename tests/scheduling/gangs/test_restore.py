@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -10,8 +10,13 @@ from msgspec.structs import replace
 
 from dra_extender.api.groups import GANG, GANG_SIZE, GroupKey
 from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.feasibility import PreFilterState
+from dra_extender.scheduling.gangs.controller import Gangs
+from dra_extender.scheduling.gangs.decision import GangDecision
+from dra_extender.scheduling.gangs.gang import Gang
 from dra_extender.scheduling.gangs.plans import GangPlans
 from dra_extender.scheduling.nomination.controller import RESTORE_SECONDS
+from dra_extender.scheduling.view import View
 from tests.support.allocation.heavy import LOOPS, selecting
 from tests.support.counting import calls
 from tests.support.scheduling.gangs import gang, member, names, nodes, offered, schedule
@@ -106,6 +111,42 @@ async def test_pods_of_other_schedulers_hold_nothing(world: World) -> None:
     await world.settle(1.0)
     world.add(make_claim("c"), make_pod("p", "c", schedulerName="ours"))
     assert await offered(service, world, "p") == [["n1"]]
+
+
+async def test_a_gang_whose_launcher_without_devices_is_bound_is_planned(world: World) -> None:
+    pods = [member("g-0", size=3), *(member(name, name, size=3) for name in ("g-1", "g-2"))]
+    service = world.service(*nodes(1, 2), *map(make_claim, ("g-1", "g-2")), *pods, config=NEVER)
+    service.start()
+    assert await offered(service, world, "g-0") == [["n1"]]
+    assert await service.bind(world.api.pod("g-0"), "n1") == ""
+    await world.settle(1.0)
+    world.add(make_claim("c"), make_pod("other", "c"))
+    service = await succeeded(world, service)
+    assert await offered(service, world, "other") == [[]]
+    assert len(await schedule(service, world, ["g-1", "g-2"])) == 2
+
+
+async def test_an_error_about_one_gang_keeps_no_other_from_its_plan(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = world.service(*nodes(1, 4), *gang("g", 2), *gang("h", 2), config=NEVER)
+    service.start()
+    for name in "gh":
+        assert await service.bind(world.api.pod(f"{name}-0"), (await offered(service, world, f"{name}-0"))[0][0]) == ""
+    await world.settle(1.0)
+    decide, errors = Gangs.decide, list[str]()
+
+    def failing(gangs: Gangs, view: View, of: Gang, prefiltered: PreFilterState, asked: Sequence[str]) -> GangDecision:
+        if of.key.name == "g":
+            raise ValueError("g")
+        return decide(gangs, view, of, prefiltered, asked)
+
+    monkeypatch.setattr(Gangs, "decide", failing)
+    monkeypatch.setattr("dra_extender.scheduling.extender.unexpected", lambda place, problem: errors.append(place))
+    service = await succeeded(world, service)
+    await world.settle(1.0)
+    assert errors == ["chores"]
+    assert [key.name for key in service.extender.gangs.plans._plans] == ["h"]
 
 
 async def test_deleted_pods_that_stay_keep_no_leader_from_serving(world: World) -> None:

@@ -155,12 +155,11 @@ class Gangs:
         for number, pod in enumerate(list(view.pods)):
             if number % PODS_AT_ONCE == 0:
                 await asyncio.sleep(0)
-            is_ours = view.config.may_clear_for(pod.spec.scheduler_name) and not pod.finished
-            key = group_of(pod) if is_ours and not pod.metadata.deletion_timestamp else None
-            if key is not None and not pod.spec.node_name:
-                waiting[key] = pod
-            elif key is not None and view.uses_devices(pod):
+            key = group_of(pod) if not (pod.finished or pod.metadata.deletion_timestamp) else None
+            if key is not None and pod.spec.node_name:
                 bound.add(key)
+            elif key is not None and view.config.may_clear_for(pod.spec.scheduler_name):
+                waiting[key] = pod
         turns = Counter[str]()
         found: list[tuple[int, int, Pod]] = []
         for key, pod in waiting.items():
@@ -173,15 +172,16 @@ class Gangs:
         """Plan the gang of the pod if not enough of its pods are bound: others would get the devices for the rest.
         `decided` makes a decision, in turns. True when workers have to answer before it has a plan.
         """
-        found, unfinished = await decided(pod, partial(self._plan_begun, pod=pod))
+        found, unfinished = await decided(pod, partial(self._plan_begun, uid=pod.metadata.uid))
         await asyncio.sleep(0)
         if found is None or found[1].places is None:
             return unfinished
         self.plans.put(found[0], found[1].places, found[1].values)
         return False
 
-    def _plan_begun(self, view: View, pod: Pod) -> DecidedGang:
-        gang = gang_with_devices(view, pod)
+    def _plan_begun(self, view: View, uid: str) -> DecidedGang:
+        pod = view.pods.get(uid)
+        gang = gang_with_devices(view, pod) if pod is not None else None
         for each in gang.waiting if gang is not None and gang.placed and gang.needed else ():
             prefiltered = pre_filter(view, each)
             if gang is not None and isinstance(prefiltered, PreFilterState):
