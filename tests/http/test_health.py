@@ -133,10 +133,10 @@ def test_what_is_not_declared_is_counted_in_production(tolerated: Reports) -> No
     metrics = Metrics()
     before = counts()["metrics"]
     metrics.count(outcomes.CONFLICTS, "rival")  # type: ignore[misc]
-    metrics.read_from(lambda: [Reading("unheard_of", 1.0), Reading("binds_in_flight", 1.0, ("label",))])
+    metrics.read_from(lambda: [Reading("unheard_of", 1.0), Reading("binds_unfinished", 1.0, ("label",))])
     metrics.read_from(Replica().readings)
     text = metrics.exposition().decode()
-    assert "rival" not in text and "unheard_of" not in text and "binds_in_flight" not in text
+    assert "rival" not in text and "unheard_of" not in text and "binds_unfinished" not in text
     assert f'dra_extender_unexpected_errors_total{{where="metrics"}} {counts()["metrics"]}.0' in text
     assert len(tolerated) == counts()["metrics"] - before >= 3
 

@@ -111,7 +111,7 @@ async def test_what_does_not_fit_the_queue_is_dropped_without_waiting(client: Ku
     recorder = EventRecorder(client, "i", size=2)
     for _ in range(5):
         recorder.record(TOLD)
-    assert (recorder.waiting, recorder.dropped) == (2, 3)
+    assert (len(recorder._queue), recorder.dropped) == (2, 3)
 
 
 async def test_events_of_a_namespace_do_not_wait_for_those_of_another_and_are_not_dropped_for_them(
@@ -129,7 +129,7 @@ async def test_events_of_a_namespace_do_not_wait_for_those_of_another_and_are_no
     for name in (*(f"a-{number}" for number in range(400)), "b-0"):
         regarding = ObjectReference(kind="Pod", namespace=name[0], name=name)
         recorder.record(Event(regarding=regarding, reason="R", action="A", note="n"))
-    assert (recorder.waiting, recorder.dropped) == (50, 351)
+    assert (len(recorder._queue), recorder.dropped) == (50, 351)
     sending = asyncio.create_task(recorder.run())
     await told.wait()
     sending.cancel()

@@ -197,7 +197,7 @@ def test_settings_reach_the_parts_they_are_for() -> None:
     assert settings.config.bind_timeout == 7
     assert not settings.features("").DRAExtendedResource
     assert settings.client.server == "http://127.0.0.1:1"
-    assert (settings.requeue_target.namespace, settings.requeue_target.name) == ("ns", "dra-extender-requeue")
+    assert (settings.namespace, settings.requeue_claim) == ("ns", "dra-extender-requeue")
     assert flag("bind_timeout") == "--bind-timeout"
 
 

@@ -115,21 +115,18 @@ SPECS: Final[tuple[Spec, ...]] = (
     ),
     _read("watch_gap_seconds", "gauge", "time since the kind was last watched; 0 while it is", "kind"),
     _read("lists_total", "counter", "complete lists; more than one means that events were missed", "kind"),
-    _read("binds_in_flight", "gauge", "binds that have started and not ended"),
     _read("binds_unfinished", "gauge", "failed binds whose rollback is not finished; their devices stay allocated"),
     _read("preemption_nominations", "gauge", "pods that are nominated and wait for their victims to go"),
     _read("preemption_victims_stuck", "gauge", "evicted pods that have not terminated in time"),
     _read(
         "nominated_ahead", "gauge", "pods that were nominated before kube-scheduler tried them and are not bound yet"
     ),
-    _read("events_queued", "gauge", "Kubernetes events that wait to be written"),
     _read(
         "allocation_searches_total",
         "counter",
         "searches for devices on a node; all other answers came from the equivalence cache",
     ),
     _read("worker_questions_open", "gauge", "tasks that worker processes have not answered yet"),
-    _read("worker_starts_total", "counter", "worker processes started, including replacements"),
     Spec(
         "devices",
         "gauge",
@@ -177,7 +174,6 @@ SPECS: Final[tuple[Spec, ...]] = (
     _read("shadow_pods_total", "counter", "pods in the record of shadow mode, by rule (docs/adopt.md)", "rule"),
     _read("violations", "gauge", "conflicts between stored allocations, by whichever allocator"),
     _read("violations_reported_total", "counter", "conflicts between stored allocations that were reported"),
-    _read("events_sent_total", "counter", "Kubernetes events written"),
     _read("events_dropped_total", "counter", "Kubernetes events dropped: rejected, or too many at once"),
     Spec(
         "unexpected_errors_total",

@@ -101,10 +101,6 @@ class EventRecorder:
         self._queue.put(namespace, None, event)
         self._news.set()
 
-    @property
-    def waiting(self) -> int:
-        return len(self._queue)
-
     async def run(self) -> None:
         """Until cancelled: send the next one, then leave the API server in peace for a moment."""
         due = 0.0

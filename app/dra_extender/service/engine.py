@@ -29,7 +29,7 @@ from dra_extender.kube.client import KubeClient
 from dra_extender.kube.events import EventRecorder
 from dra_extender.kube.reflector import Reflector, Watches
 from dra_extender.kube.resources import Served
-from dra_extender.kube.writer import Writer
+from dra_extender.kube.writer import RequeueClaim, Writer
 from dra_extender.placement.learner import PlacementLearner
 from dra_extender.scheduling.claims import all_claim_names
 from dra_extender.scheduling.extender import Extender
@@ -99,7 +99,7 @@ class Engine:
     ) -> None:
         self.cluster = Cluster(settings.features(served.server_version))
         self.events = EventRecorder(client, settings.replica)
-        self.writer = Writer(client, self.events, settings.requeue_target)
+        self.writer = Writer(client, self.events, RequeueClaim(settings.namespace, settings.requeue_claim))
         self.decisions = Decisions(self.cluster, step_budget=settings.step_budget, share_ids=lambda: str(uuid.uuid4()))
         self.workers = WorkerPool(settings.worker_limits)
         self.extender = Extender(
@@ -201,19 +201,15 @@ class Engine:
         yield from self.watch_health.readings()
         extender = self.extender
         values: dict[str, float] = {
-            "binds_in_flight": len(extender.binder),
             "unreadable_claims_incomplete": self.cluster.undecodable.incomplete,
             "binds_unfinished": len(extender.pending_rollbacks),
             "preemption_nominations": len(extender.nominations),
             "preemption_victims_stuck": extender.preemption.stuck,
             "nominated_ahead": len(extender.early_nomination.nominations),
-            "events_queued": self.events.waiting,
             "allocation_searches_total": self.decisions.searches,
             "worker_questions_open": len(extender.deferred),
-            "worker_starts_total": self.workers.starts,
             "violations": len(self.audit.current),
             "violations_reported_total": self.audit.reported,
-            "events_sent_total": self.events.sent,
             "events_dropped_total": self.events.dropped,
         }
         yield from (Reading(name, value) for name, value in values.items())

@@ -22,7 +22,6 @@ from dra_extender.allocation.plan import STEP_BUDGET
 from dra_extender.api.features import FeatureGates, release_of
 from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.lease import LeaseSettings
-from dra_extender.kube.writer import RequeueClaim
 from dra_extender.placement.policies import PlacementStrategy, PolicyName
 from dra_extender.scheduling.config import EventNames, NominateMode, PreemptionMode, SchedulingConfig
 from dra_extender.service.addresses import host_and_port, is_loopback, names_in, valid_address
@@ -336,10 +335,6 @@ class Settings(BaseSettings):
             renew_deadline=self.renew_deadline,
             retry_period=self.retry_period,
         )
-
-    @property
-    def requeue_target(self) -> RequeueClaim:
-        return RequeueClaim(self.namespace, self.requeue_claim)
 
     @property
     def strategy(self) -> PlacementStrategy:
