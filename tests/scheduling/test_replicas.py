@@ -125,7 +125,7 @@ async def test_a_replica_that_is_deposed_during_a_bind_writes_no_further(
 ) -> None:
     service = world.service(*pending)
     forward = len(world.api.log) + writes
-    service.extender.check_leadership(lambda: len(world.api.log) < forward)
+    service.extender.leading = lambda: len(world.api.log) < forward
     assert await service.bind(world.api.pod("p"), "n1") == NOT_LEADER
     assert not world.api.pod("p").spec.node_name
     assert world.api.claim("c").allocation is None

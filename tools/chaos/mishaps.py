@@ -171,8 +171,8 @@ class Mishaps:
         """A replica loses the lease for a while."""
         self.counts["replica deposed"] += 1
         extender = self._one().extender
-        extender.check_leadership(lambda: False)
-        asyncio.get_running_loop().call_later(self._dice.random() * 3, extender.check_leadership, lambda: True)
+        extender.leading = lambda: False
+        asyncio.get_running_loop().call_later(self._dice.random() * 3, setattr, extender, "leading", lambda: True)
 
     def intrude(self) -> None:
         """A stranger allocates: now, or in the moment before one of our writes is looked at."""
@@ -211,4 +211,4 @@ class Mishaps:
             service.client.down_until = 0.0
             service.client.forbidden.clear()
             service.watch.reconnect()
-            service.extender.check_leadership(lambda: True)
+            service.extender.leading = lambda: True

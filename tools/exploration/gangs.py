@@ -163,7 +163,7 @@ class Run:
             if self.scene.leaders == "kill":
                 await before.kill()
             else:
-                before.extender.check_leadership(lambda: False)
+                before.extender.leading = lambda: False
 
         yield self.scene.leaders, change
 

@@ -40,6 +40,7 @@ from dra_extender.scheduling.deferred import DeferredWork
 from dra_extender.scheduling.earlynomination.controller import EarlyNominationController
 from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.gangs.controller import Gangs
+from dra_extender.scheduling.gangs.plans import GangPlans
 from dra_extender.scheduling.handle import EventHandler, Handle, Runtime
 from dra_extender.scheduling.idle import IdleAllocations
 from dra_extender.scheduling.noderules import ResourcesInUse
@@ -91,7 +92,8 @@ class Extender:
         self._usage = ResourcesInUse()
         self._usage_with_binds = ResourcesInUse() if cluster.features.DRANodeAllocatableResources else None
         self.requeue = requeue = RequeueTrigger(ports.requeue, config, observer)
-        self.gangs = Gangs(clock, config, self._usage, requeue, self.nominations.kept_from, observer)
+        plans = GangPlans(clock, config, observer, requeue.improved)
+        self.gangs = Gangs(plans, self._usage, requeue, self.nominations.kept_from, clock)
         self.view = View(
             cluster=cluster,
             decisions=decisions,
@@ -105,8 +107,8 @@ class Extender:
             budgets=partial(query_budgets, replies, config, limited=workers is not None),
             placement=placement.placement if placement is not None else None,
             kept=self.gangs.kept_from,
-            values=self.gangs.plans.values,
-            is_planned=self.gangs.plans.__contains__,
+            values=plans.values,
+            is_planned=plans.__contains__,
             set_aside=self.set_aside.reason,
             preempted=self.nominations.promises,
             used=self._usage_with_binds.used if self._usage_with_binds is not None else None,
@@ -115,9 +117,10 @@ class Extender:
         self._event_handler = EventHandler(
             cluster=cluster, requeue=requeue, signals=Signals(), idle=idle, resources=resources, placement=placement
         )
-        self._leading: Callable[[], bool] = lambda: True
+        self.leading: Callable[[], bool] = lambda: True
+        """Asked before every write of a bind: whether this replica still leads, by its own clock."""
         self._handle = handle = Handle(
-            self.view, ports, self._event_handler, self.deferred, requeue, observer, lambda: self._leading()
+            self.view, ports, self._event_handler, self.deferred, requeue, observer, lambda: self.leading()
         )
         self._clearer = Clearer(handle, clearing)
         self._unblocker = Unblocker(self.view, self._clearer)
@@ -129,7 +132,7 @@ class Extender:
             handle, self.nominations, cluster.budgets, self._clearer, self.gangs, self.restored
         )
         self.early_nomination = EarlyNominationController(
-            handle, self.tentative_plans, self._usage, self.nominations.__contains__, self.gangs.plans
+            handle, self.tentative_plans, self._usage, self.nominations.__contains__, plans
         )
         self._filter = FilterVerb(
             handle, self.tentative_plans, self.nominations, self._unblocker, self._sweeper, self.gangs, self.preemption
@@ -159,10 +162,6 @@ class Extender:
         """
         claims = self.view.claims_of(subject) if isinstance(subject, Pod) else ()
         return self.set_aside.adding(subject, () if isinstance(claims, Unschedulable) else claims)
-
-    def check_leadership(self, leading: Callable[[], bool]) -> None:
-        """Before every write of a bind, check with `leading` that this replica still leads, by its own clock."""
-        self._leading = leading
 
     async def filter(self, args: ExtenderArgs) -> ExtenderFilterResult:
         """The nodes that fit, and a reason for each other node."""

@@ -133,7 +133,7 @@ class Supervision:
         election = LeaderElection(self._client, self._lease, on_change=lead, fit=self._replica.could_lead)
         self._replica.election = election
         # Binds that started before the release of the lease may end: the lease is for order, not for safety.
-        engine.extender.check_leadership(lambda: election.leading or election.released)
+        engine.extender.leading = lambda: election.leading or election.released
         engine.extender.set_aside.annotation = lambda: election.annotation(ANNOTATION)
         with suppress(ApiError):
             await election.look()

@@ -117,7 +117,7 @@ async def test_a_replica_that_was_paused_does_not_write_to_a_pod_that_another_ha
 ) -> None:
     paused, other = world.service(*nodes(**{GPU: "8"}), asking("p")), world.service()
     leads = [paused]
-    paused.extender.check_leadership(lambda: paused in leads)
+    paused.extender.leading = lambda: paused in leads
 
     def pause() -> None:
         leads[:] = [other]

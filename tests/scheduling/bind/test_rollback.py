@@ -344,7 +344,7 @@ async def test_a_user_who_removes_the_mark_of_another_replica_frees_no_device_of
     """The first replica writes the claim and loses the lease. Its rollback comes after the bind of the second."""
     world.add(make_class(), make_node("n1"), make_slice("n1", ["a"]), make_claim("c"), make_pod("p", "c"))
     one, two = world.service(), world.service()
-    one.extender.check_leadership(lambda: not world.api.claim("c").allocation)
+    one.extender.leading = lambda: not world.api.claim("c").allocation
     one.client.fail("deallocate", ThrottledError(429, "TooManyRequests"), times=3)
     late = one.spawn(one.bind(world.api.pod("p"), "n1"))
     await world.settle(0.1)

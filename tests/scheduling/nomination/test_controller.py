@@ -384,10 +384,10 @@ async def test_an_explanation_says_nothing_of_preemption_when_it_is_off(world: W
 
 async def test_a_replica_that_does_not_lead_evicts_nobody(world: World, small: Objects) -> None:
     service = await full(world, small, FOUR)
-    service.extender.check_leadership(lambda: False)
+    service.extender.leading = lambda: False
     world.add(*wanting("p", 10))
     assert not await tried(world, service, "p")
     await world.settle(30.0)
     assert (world.api.evicted, is_preempting(world.api.pod("p"))) == ([], False)
-    service.extender.check_leadership(lambda: True)
+    service.extender.leading = lambda: True
     assert await until_bound(world, service, "p", 120.0) == "n1"

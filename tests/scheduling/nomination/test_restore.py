@@ -118,8 +118,8 @@ async def test_a_replica_that_leads_again_keeps_the_nomination_of_the_leader_in_
     first = await full(world, small, FOUR)
     second = world.service(config=ON)
     leader = [first]
-    first.extender.check_leadership(lambda: leader == [first])
-    second.extender.check_leadership(lambda: leader == [second])
+    first.extender.leading = lambda: leader == [first]
+    second.extender.leading = lambda: leader == [second]
     await world.settle(3.0)
     leader[:] = [second]
     second.start()

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
-from typing import Final
+from typing import ClassVar, Final
 
 from cachetools import LRUCache, TTLCache
 from msgspec.structs import replace
@@ -22,7 +23,6 @@ from dra_extender.api.core import Pod
 from dra_extender.api.groups import GroupKey, group_of
 from dra_extender.devices.overlay import Overlay, Planned
 from dra_extender.limits import PODS_OF_GANG
-from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.gangs.decision import GangDecision, GangState, decide
 from dra_extender.scheduling.gangs.gang import Gang, gang_with_devices, has_enough
@@ -30,7 +30,7 @@ from dra_extender.scheduling.gangs.joint import NODES_PER_UNIT
 from dra_extender.scheduling.gangs.plans import GangPlans
 from dra_extender.scheduling.gangs.topology import ANYWHERE
 from dra_extender.scheduling.noderules import ResourcesInUse, Wants
-from dra_extender.scheduling.ports import Clock, Observer
+from dra_extender.scheduling.ports import Clock
 from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.view import View
 
@@ -46,29 +46,25 @@ DecidedGang = tuple[GroupKey, GangDecision] | None
 PlanGang = Callable[[View], DecidedGang]
 
 
+@dataclass(eq=False)
 class Gangs:
-    """One per service. `kept_by_nominations`: the plans that nominations keep from a pod."""
+    """One per service. `_kept_by_nominations`: the plans that nominations keep from a pod."""
 
-    AVOIDED_SECONDS: Final = 30.0
+    AVOIDED_SECONDS: ClassVar[float] = 30.0
 
-    def __init__(
-        self,
-        clock: Clock,
-        config: SchedulingConfig,
-        usage: ResourcesInUse,
-        requeue: RequeueTrigger,
-        kept_by_nominations: Callable[[Pod], Sequence[Planned]],
-        observer: Observer,
-    ) -> None:
-        self.plans = GangPlans(clock, config, observer, requeue.improved)
-        self.usage = usage
-        self._requeue = requeue
-        self._kept_by_nominations = kept_by_nominations
-        self._paused: set[GroupKey] = set()
-        """Gangs that were refused because of their pause."""
+    plans: GangPlans
+    usage: ResourcesInUse
+    _requeue: RequeueTrigger
+    _kept_by_nominations: Callable[[Pod], Sequence[Planned]]
+    _clock: Clock
+    _paused: set[GroupKey] = field(default_factory=set)
+    """Gangs that were refused because of their pause."""
+
+    def __post_init__(self) -> None:
         self._read: LRUCache[str, tuple[GroupKey, object]] = LRUCache(REMEMBERED)
         """By UID of a waiting pod: its group, and what decisions read of it."""
-        self._avoided: TTLCache[str, frozenset[str]] = TTLCache(REMEMBERED, self.AVOIDED_SECONDS, timer=clock.monotonic)
+        clock, seconds = self._clock.monotonic, self.AVOIDED_SECONDS
+        self._avoided: TTLCache[str, frozenset[str]] = TTLCache(REMEMBERED, seconds, timer=clock)
 
     def kept_from(self, pod: Pod) -> Sequence[Planned]:
         """The plans for other pods whose devices this pod must not use. Of two plans for a claim the first one counts:

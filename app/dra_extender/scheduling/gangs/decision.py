@@ -328,7 +328,11 @@ class _JointDecision:
         if isinstance(found, Failure):
             return GangDecision(error=found.error)
         if isinstance(found, CannotPlace):
-            return _refused(gang, found, self._placed_before, lost=needed > 0)
+            who = f"pod {found.pod.metadata.name} fits on no node: " if found.pod is not None else ""
+            if not (who or found.waiting):
+                who = f"{found.most + self._placed_before} of {max(1, gang.needed)} pods fit together: "
+            reason, waits = f"{gang.key}: {who}{found.reason}", found.waiting
+            return GangDecision(reason=reason, lost=needed > 0, unfit=not waits, waiting=waits)
         node = found[self._uid].node if self._uid in found else ""
         return GangDecision(
             node=node,
@@ -379,10 +383,3 @@ def _too_few(gang: Gang, known: int, refused: Sequence[tuple[Pod, Unschedulable 
     for pod, why in refused[:1]:
         reason += f"; pod {pod.metadata.name}: {why.reason if isinstance(why, Unschedulable) else why.error}"
     return GangDecision(reason=reason, missing=missing)
-
-
-def _refused(gang: Gang, found: CannotPlace, fixed: int, *, lost: bool) -> GangDecision:
-    who = f"pod {found.pod.metadata.name} fits on no node: " if found.pod is not None else ""
-    fit = f"{found.most + fixed} of {max(1, gang.needed)} pods fit together: " if not (who or found.waiting) else ""
-    reason = f"{gang.key}: {who}{fit}{found.reason}"
-    return GangDecision(reason=reason, lost=lost, unfit=not found.waiting, waiting=found.waiting)

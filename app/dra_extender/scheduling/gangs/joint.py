@@ -13,7 +13,7 @@ Promises
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -181,7 +181,8 @@ class _JointSearch:
         node = self._view.cluster.nodes[name]
         pending = [pending_claims(member.prefiltered, node) for member in members]
         known = [each.claims for each in pending if isinstance(each, PendingClaims)]
-        return _distinct(known) if len(known) == len(pending) else None
+        distinct = {identity(claim): claim for claim in chain.from_iterable(known)}
+        return list(distinct.values()) if len(known) == len(pending) else None
 
     def _fitting(self, found: NodeStatuses | NodeResults) -> Sequence[str]:
         if found.error:
@@ -349,7 +350,3 @@ class _JointSearch:
             selector is None or all(parse(selector)(name, known[name].metadata.labels) for name in names)
             for selector, names in selectors
         )
-
-
-def _distinct(claims: Iterable[Iterable[ResourceClaim]]) -> list[ResourceClaim]:
-    return list({identity(claim): claim for claim in chain.from_iterable(claims)}.values())

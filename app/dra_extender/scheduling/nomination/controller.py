@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -44,28 +45,23 @@ RESTORE_PAUSE: Final = 0.5
 _NO_RESULT: dict[str, PreemptionResult] = {"fits": "needless", "waits": "needless", "unknown": "waiting"}
 
 
+@dataclass(eq=False)
 class PreemptionController:
-    """`restore` when this replica begins to lead, then `work` about once a second. `restored`: see `Extender`."""
+    """`restore` when this replica begins to lead, then `work` about once a second. `_restored`: see `Extender`."""
 
-    def __init__(
-        self,
-        handle: Handle,
-        nominations: Nominations,
-        budgets: Mapping[str, Mapping[str, PodDisruptionBudget]],
-        clearer: Clearer,
-        gangs: Gangs,
-        restored: asyncio.Event,
-    ) -> None:
-        self._view = handle.view
-        self._handle = handle
-        self._nominations = nominations
-        self._budgets = budgets
-        self._evictions = Evictions(handle)
-        self._preemptors = Preemptors(handle.view.clock, handle.view.config)
-        self._questions = Questions(handle, nominations, self._evictions, budgets, gangs)
+    _handle: Handle
+    _nominations: Nominations
+    _budgets: Mapping[str, Mapping[str, PodDisruptionBudget]]
+    _clearer: Clearer
+    _gangs: Gangs
+    _restored: asyncio.Event
+
+    def __post_init__(self) -> None:
+        view = self._view = self._handle.view
+        self._evictions, self._preemptors = Evictions(self._handle), Preemptors(view.clock, view.config)
+        self._questions = Questions(self._handle, self._nominations, self._evictions, self._budgets, self._gangs)
         self.terms = self._questions.terms
-        self._lifecycle = NominationLifecycle(self._questions, self._preemptors, clearer)
-        self._restored = restored
+        self._lifecycle = NominationLifecycle(self._questions, self._preemptors, self._clearer)
 
     @property
     def stuck(self) -> int:

@@ -98,7 +98,8 @@ class Preemptors:
 
     def due(self, pods: KnownPods) -> list[Preemptor]:
         found = [preemptor for preemptor in list(self._known.values()) if preemptor.names and self._is_due(preemptor)]
-        return sorted(found, key=lambda preemptor: (-_priority(preemptor, pods), preemptor.since, preemptor.uid))
+        priorities = {each.uid: pod.spec.priority for each in found if (pod := pods.get(each.uid)) is not None}
+        return sorted(found, key=lambda each: (-priorities.get(each.uid, 0), each.since, each.uid))
 
     def _is_due(self, preemptor: Preemptor) -> bool:
         age = self._clock.monotonic() - preemptor.at
@@ -115,8 +116,3 @@ class Preemptors:
 
     def __len__(self) -> int:
         return len(self._known)
-
-
-def _priority(preemptor: Preemptor, pods: KnownPods) -> int:
-    pod = pods.get(preemptor.uid)
-    return pod.spec.priority if pod is not None else 0

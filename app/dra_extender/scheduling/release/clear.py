@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-import msgspec
 import structlog
 from cachetools import LRUCache
 
@@ -43,11 +42,6 @@ can fill the annotations of a pod up to the limit, so that none can be added; th
 MOST_PROBLEMS = 1_000
 
 
-class _Refused(msgspec.Struct, frozen=True):
-    claim: ResourceClaim
-    why: str
-
-
 class Clearer:
     """`clearing`: the UIDs of the claims that are being cleared. Only the clearer writes to it."""
 
@@ -56,18 +50,17 @@ class Clearer:
         view = self._view = handle.view
         self._clearing = clearing
         self._backoffs: Backoffs[tuple[str, str]] = Backoffs(view.clock, view.config)
-        self._refused: LRUCache[str, _Refused] = LRUCache(MOST_PROBLEMS)
+        self._refused: LRUCache[str, tuple[ResourceClaim, str]] = LRUCache(MOST_PROBLEMS)
+        """By UID, with the error."""
 
     @property
     def problems(self) -> Sequence[ObjectProblem]:
         """The claims whose last release failed, and that are unchanged since."""
         advice = "grant the permission, as manifests/rbac does, or delete the claim's pods; its devices stay allocated"
         return [
-            ObjectProblem(
-                ObjectKey("ResourceClaim", found.claim.metadata.key), f"cannot be released: {found.why}", advice
-            )
-            for found in list(self._refused.values())
-            if self._is_current(found.claim)
+            ObjectProblem(ObjectKey("ResourceClaim", claim.metadata.key), f"cannot be released: {why}", advice)
+            for claim, why in list(self._refused.values())
+            if self._is_current(claim)
         ]
 
     def may_try(self, claim: ResourceClaim) -> bool:
@@ -201,23 +194,17 @@ class Clearer:
         """Pause before the next try, and read the claim again after a conflict."""
         self._handle.observer.count(CLEAR_ERRORS, reason)
         self._backoffs.failed(_version(claim))
-        if isinstance(error, ConflictError):
-            await self._read_again(claim)
-            return
         uid, why = claim.metadata.uid, repr(error)
-        known = self._refused.get(uid)
-        if known is None or known.why != why:
-            log.warning("the API server did not clear an unused claim, retrying", claim=claim.metadata.key, error=why)
-        self._refused[uid] = _Refused(claim, why)
-
-    async def _read_again(self, claim: ResourceClaim) -> None:
-        try:
-            found = await self._handle.stored(claim)
-        except ApiError as error:
-            log.info("a claim could not be read after a conflict", claim=claim.metadata.key, error=repr(error))
+        if isinstance(error, ConflictError):
+            try:
+                if (found := await self._handle.stored(claim)) is not None:
+                    self._handle.event_handler.replied(found)
+            except ApiError as unread:
+                log.info("a claim could not be read after a conflict", claim=claim.metadata.key, error=repr(unread))
             return
-        if found is not None:
-            self._handle.event_handler.replied(found)
+        if self._refused.get(uid, (claim, ""))[1] != why:
+            log.warning("the API server did not clear an unused claim, retrying", claim=claim.metadata.key, error=why)
+        self._refused[uid] = claim, why
 
     def _succeeded(self, claim: ResourceClaim) -> None:
         self._refused.pop(claim.metadata.uid, None)

@@ -28,7 +28,6 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Sequence, Set
 
-import msgspec
 import structlog
 from cachetools import LRUCache
 
@@ -166,9 +165,8 @@ class Sweeper:
         return meta.name in used or (meta.controller is not None and meta.controller.uid in used)
 
 
-class _Candidate(msgspec.Struct, frozen=True):
-    claims: tuple[ResourceClaim, ...]
-    since: float
+_Candidate = tuple[tuple[ResourceClaim, ...], float]
+"""The claims that keep a pod from nodes, and since when (monotonic seconds)."""
 
 
 class Unblocker:
@@ -195,9 +193,9 @@ class Unblocker:
             self.forget(pod.metadata.uid)
             return
         known = self._candidates.get(pod.metadata.uid)
-        same = known is not None and _statuses(known.claims) == _statuses(blocking)
-        since = known.since if known is not None and same else self._view.clock.monotonic()
-        self._candidates[pod.metadata.uid] = _Candidate(claims=blocking, since=since)
+        same = known is not None and _statuses(known[0]) == _statuses(blocking)
+        since = known[1] if known is not None and same else self._view.clock.monotonic()
+        self._candidates[pod.metadata.uid] = blocking, since
 
     def forget(self, pod_uid: str) -> None:
         """The pod fits somewhere, or is gone."""
@@ -225,14 +223,14 @@ class Unblocker:
 
     async def _clear_for(self, pod_uid: str, candidate: _Candidate) -> None:
         view = self._view
-        age = view.clock.monotonic() - candidate.since
+        age = view.clock.monotonic() - candidate[1]
         pod = view.pods.get(pod_uid)
         if pod_uid in view.binding or pod_uid not in self._candidates:
             return
         if view.pods.is_terminating(pod_uid) or (pod is not None and pod.spec.node_name):
             self.forget(pod_uid)
         elif age >= view.config.deallocate_seconds and pod is not None and reported_unschedulable(pod):
-            for known in candidate.claims:
+            for known in candidate[0]:
                 await asyncio.sleep(0)
                 if self._candidates.get(pod_uid) is not candidate:
                     return
