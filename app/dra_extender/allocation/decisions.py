@@ -104,8 +104,9 @@ class _Caches:
     def pools(self, reads: AttributeReads) -> PoolSignatures:
         found = self._pools.get(reads)
         if found is None:
-            base = self.common if self.common is not None and self.common.covers(reads) else None
-            found = self._pools[reads] = PoolSignatures(reads, base)
+            common = self.common
+            covers = common is not None and reads is not None and (common.reads is None or reads <= common.reads)
+            found = self._pools[reads] = PoolSignatures(reads, common if covers else None)
         return found
 
 

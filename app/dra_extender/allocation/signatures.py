@@ -165,10 +165,6 @@ class PoolSignatures:
         self.known: WeakIdentityDict[SeenPool, PoolSignature] = WeakIdentityDict()
         """The signatures made so far; ask `of` for the others."""
 
-    def covers(self, reads: AttributeReads) -> bool:
-        """Whether these signatures are for all these reads."""
-        return reads is not None and (self.reads is None or reads <= self.reads)
-
     def widen(self, reads: frozenset[tuple[str, str]]) -> None:
         """Make further signatures for these reads. The pools in `known` have no device that publishes another one."""
         self._attributes = AttributeSignatures(reads)

@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from dra_extender.allocation.allocator import PlanChooser
 from dra_extender.allocation.budget import Deferred
 from dra_extender.allocation.plan import NOT_SYNCED, Failure, NodeAmounts, Plan, Unfit
 from dra_extender.api.core import Node, NodeAllocatableResourceClaimStatus, Pod
@@ -372,7 +371,8 @@ def try_allocate(
     amounts: NodeAmounts = ()
     choice = ""
     if pending.claims:
-        chooser = _chooser(view, prefiltered, pending.claims, name)
+        pod, placement, allocated = prefiltered.pod, view.placement, prefiltered.claims.allocated
+        chooser = placement.chooser(pod, pending.claims, name, allocated) if placement is not None else None
         plan = view.decisions.plan(pending.claims, name, chooser)
         if not isinstance(plan, Plan):
             return plan
@@ -391,10 +391,3 @@ def try_allocate(
         choice=choice,
         statuses=demand.statuses,
     )
-
-
-def _chooser(view: View, prefiltered: PreFilterState, claims: Sequence[ResourceClaim], name: str) -> PlanChooser | None:
-    """Chooses among the devices that fit, by the placement policy. None: the first devices that fit are taken."""
-    if view.placement is None:
-        return None
-    return view.placement.chooser(prefiltered.pod, claims, name, prefiltered.claims.allocated)

@@ -30,9 +30,6 @@ from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.noderules import Used, Wants
 from dra_extender.scheduling.ports import Clock
 
-_NOT_BINDING: Mapping[str, str] = {}
-_NOT_CLEARING: Set[str] = frozenset()
-
 
 class KnownPods(Protocol):
     """The pods as far as they are known. See `Pods`."""
@@ -59,7 +56,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     config: SchedulingConfig
     resources: extended.ResourceNames
-    binding: Mapping[str, str] = _NOT_BINDING
+    binding: Mapping[str, str] = {}
     """By pod UID: the node of a bind that is under way."""
     used: Callable[[str, frozenset[str]], Used] | None = None
     """What the pods on a node use, those of these UIDs left out; pods that are being bound count. None: add up
@@ -67,7 +64,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """
     leaving: frozenset[str] = frozenset()
     """UIDs of pods that count as gone; `state` says what that frees of devices."""
-    clearing: Set[str] = _NOT_CLEARING
+    clearing: Set[str] = frozenset()
     """UIDs of claims whose allocation is being released."""
     placement: Placement | None = None
     """What chooses among nodes and devices that fit; None: the first devices, and no preference for a node."""

@@ -257,7 +257,13 @@ class ResultCache:
 
     def _search(self, name: str, key: EquivalenceKey, search: SearchNode) -> int:
         """Raises TurnSpent and Deferred."""
-        number = self._number(*search(name, (self, key)))
+        found, score = search(name, (self, key))
+        if isinstance(found, Failure):
+            number = FAILED
+        elif isinstance(found, Unfit):
+            number = self._number_of(NodeResult(False, found.reason))
+        else:
+            number = self._number_of(NodeResult(True, "", score, amounts=found.amounts))
         if len(self._by_key) >= REMEMBERED_KEYS:
             self._by_key.clear()
         self._by_key[key] = number
@@ -273,15 +279,6 @@ class ResultCache:
         if seen.pools[NODE:]:
             budget.spend(len(seen.pools))
         return seen, self.keys.of(seen, self._ledger, overlay, budget)
-
-    def _number(self, found: Plan | Unfit | Failure, score: int) -> int:
-        if isinstance(found, Failure):
-            return FAILED
-        return self._number_of(
-            NodeResult(False, found.reason)
-            if isinstance(found, Unfit)
-            else NodeResult(True, "", score, amounts=found.amounts)
-        )
 
     def _number_of(self, result: NodeResult) -> int:
         number = self._numbers.get(result)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, Literal
 
 import msgspec
@@ -202,18 +202,14 @@ def sums(devices: Iterable[CountedDevice], by: By) -> tuple[Sum, ...]:
     for device in devices:
         for name in _NAMES[by](device):
             grouped.setdefault(name, []).append(device)
-    within = by == "namespaces"
-    return tuple(_sum(name, members, name if within else None) for name, members in sorted(grouped.items()))
-
-
-def _sum(name: str, devices: Iterable[CountedDevice], namespace: str | None) -> Sum:
-    members = list(devices)
-    holders = [
-        holder for device in members for holder in device.holders if namespace is None or holder.namespace == namespace
-    ]
-    claims = {holder.claim for holder in holders}
-    pods = {(holder.namespace, pod) for holder in holders for pod in holder.pods}
-    return Sum(name=name, totals=totals_of(members), claims=len(claims), pods=len(pods))
+    found: list[Sum] = []
+    for name, members in sorted(grouped.items()):
+        known = chain.from_iterable(device.holders for device in members)
+        holders = [holder for holder in known if by != "namespaces" or holder.namespace == name]
+        claims = {holder.claim for holder in holders}
+        pods = {(holder.namespace, pod) for holder in holders for pod in holder.pods}
+        found.append(Sum(name=name, totals=totals_of(members), claims=len(claims), pods=len(pods)))
+    return tuple(found)
 
 
 _NAMES: Final[Mapping[By, Callable[[CountedDevice], Iterable[str]]]] = {

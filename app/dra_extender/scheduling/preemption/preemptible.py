@@ -221,19 +221,14 @@ class _Consumers:
         pod, examined = self._view.pods.get(uid), self._terms.examined
         known = examined.get(uid)
         if known is None or known[0] is not pod:
-            if _is_terminating(self._view, self._terms, uid):
+            view, terms = self._view, self._terms
+            leaves = view.pods.is_terminating(uid) and (pod is None or not is_stuck(view, terms, pod))
+            if leaves or uid in terms.terminating:
                 return "terminating"
             if pod is None:
                 return "stays"
             known = examined[uid] = pod, _is_evictable(self._view, self._terms, pod)
         return known[0] if known[1] else "stays"
-
-
-def _is_terminating(view: View, terms: PreemptionTerms, uid: str) -> bool:
-    if uid in terms.terminating:
-        return True
-    pod = view.pods.get(uid)
-    return view.pods.is_terminating(uid) and not (pod is not None and is_stuck(view, terms, pod))
 
 
 def is_stuck(view: View, terms: PreemptionTerms, pod: Pod) -> bool:
