@@ -148,7 +148,7 @@ async def test_a_hold_ends_when_another_replica_has_bound_the_pod(world: World, 
     await world.settle(30.0)
     one.client.faults.clear()
     await world.settle(10.0)
-    assert len(one.extender.binder) == 0
+    assert len(one.extender.view.binding) == 0
     assert one.extender.view.ledger.holds() == ()
     assert world.api.claim("c").reserved_for("uid-p")
 
@@ -330,7 +330,7 @@ async def test_what_another_replica_allocated_anew_is_not_taken_back_after_an_ou
     assert await other.bind(world.api.pod("p"), "n1") == ""
     one.client.faults.clear()
     await world.settle(30.0)
-    assert len(one.extender.binder) == 0
+    assert len(one.extender.view.binding) == 0
     assert world.api.claim("c").reserved_for("uid-p")
 
 
@@ -352,5 +352,5 @@ async def test_what_another_replica_allocated_anew_is_not_taken_back_twice(world
     assert await other.bind(world.api.pod("p"), "n1") == ""
     one.client.faults.clear()
     await world.settle(30.0)
-    assert len(one.extender.binder) == 0
+    assert len(one.extender.view.binding) == 0
     assert world.api.claim("c").reserved_for("uid-p")

@@ -53,4 +53,4 @@ async def test_what_the_condition_raises_is_passed_on_and_nothing_is_left(world:
     signals.notify("k")
     with pytest.raises(ValueError, match="over"):
         await wait
-    assert len(signals) == 0
+    assert len(signals._waiting) == 0

@@ -54,12 +54,12 @@ def test_a_plan_counts_for_some_seconds_from_when_it_was_put_last() -> None:
     assert pods(tentative_plans.all()) == ["a"]
     assert (tentative_plans.get("a"), tentative_plans.get("b")) == (plan("a", "n2", "n2"), None)
     clock.now = 9.0
-    assert (len(tentative_plans), tentative_plans.touching(POOLS)) == (0, [])
+    assert (len(tentative_plans.all()), tentative_plans.touching(POOLS)) == (0, [])
 
 
 def test_of_too_many_the_oldest_goes() -> None:
     tentative_plans, _ = made(*(plan(f"p{number}", "n1", "n1") for number in range(TentativePlans.MOST + 2)))
-    assert len(tentative_plans) == TentativePlans.MOST
+    assert len(tentative_plans.all()) == TentativePlans.MOST
     assert pods(tentative_plans.all())[0] == "p2"
 
 

@@ -70,5 +70,5 @@ async def test_explaining_leaves_no_plan_and_no_hold_behind(world: World, pendin
     assert explain(service, "p").startswith("Pod default/p fits 2 of 2 nodes: n1, n2.")
     await world.settle(60.0)
     assert service.client.calls == calls
-    assert len(service.extender.tentative_plans) == 0
+    assert len(service.extender.tentative_plans.all()) == 0
     assert service.extender.view.ledger.holds() == ()

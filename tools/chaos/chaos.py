@@ -337,7 +337,7 @@ class Chaos:
         for service in self.services:
             wrong += [f"{hold.owner} still holds devices" for hold in service.extender.view.ledger.holds()]
             wrong += [f"still to take back: {problem.what}" for problem in service.extender.pending_rollbacks.problems]
-            if len(service.extender.binder):
+            if len(service.extender.view.binding):
                 wrong.append("a bind is still under way")
             if service.counted(BIND_RESULTS, "broken"):
                 wrong.append("a bind has ended in an internal error")

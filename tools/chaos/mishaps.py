@@ -192,7 +192,7 @@ class Mishaps:
             operation = self._dice.choice((*FORWARD, *FORWARD[:3], *BACKWARD, *READS, *EVICTIONS))
             service.client.kill_on = (operation, self._dice.choice(_AROUND))
         else:
-            service.client.hit["killed " + ("during a bind" if len(service.extender.binder) else "at rest")] += 1
+            service.client.hit["killed " + ("during a bind" if len(service.extender.view.binding) else "at rest")] += 1
             await self._replace(index)
 
     async def end(self) -> None:

@@ -245,7 +245,7 @@ class Replica:
         busy = (
             self._binds,
             self._chores,
-            len(extender.binder),
+            len(extender.view.binding),
             extender.pending_rollbacks,
             view.binding,
             view.clearing,
@@ -311,7 +311,7 @@ class Replica:
         ledger: Any = self._cluster.ledger
         extender: Any = self.extender
         event_handler: Any = self._act.event_handler
-        assert not len(extender.tentative_plans)
+        assert not len(extender.tentative_plans.all())
         pods = dict(vars(self._cluster.pods))
         newest = pods.pop("newest"), ledger.newest, self._complete, self.restarts
         return self._likeness.of(

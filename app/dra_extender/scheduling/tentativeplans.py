@@ -100,7 +100,3 @@ class TentativePlans:
         now = self._clock.monotonic()
         while self._plans and self._plans[oldest := next(iter(self._plans))][1] <= now:
             self.drop(oldest)
-
-    def __len__(self) -> int:
-        self._expire()
-        return len(self._plans)

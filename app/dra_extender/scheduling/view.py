@@ -18,7 +18,7 @@ from dra_extender.api.core import Pod
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.groups import GroupKey
 from dra_extender.api.meta import ObjectKey
-from dra_extender.api.resource import Device, DeviceClass, DeviceRequestAllocationResult, ResourceClaim
+from dra_extender.api.resource import Device, DeviceRequestAllocationResult, ResourceClaim
 from dra_extender.devices.audit import PER_DEVICE, node_of
 from dra_extender.devices.overlay import Overlay, Planned
 from dra_extender.devices.readonly import ReadOnlyCluster, ReadOnlyLedger
@@ -231,11 +231,6 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         if not self.features.DRAExtendedResource or not pod.spec.containers or self.wanted(pod) is not None:
             return frozenset()
         return extended.unprovided(pod, self.cluster.nodes.get(node))
-
-    @property
-    def classes_unreadable(self) -> bool:
-        """True when a device class cannot be decoded, so the resource that it provides is unknown."""
-        return any(key.kind == DeviceClass.__name__ for key in self.cluster.undecodable)
 
     def is_unreadable(self, claim: ResourceClaim) -> bool:
         """True when the claim as stored now cannot be decoded: what is known of it is older."""

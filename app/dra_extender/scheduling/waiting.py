@@ -23,10 +23,6 @@ class Signals:
     def __init__(self) -> None:
         self._waiting: dict[Hashable, set[asyncio.Event]] = {}
 
-    def __len__(self) -> int:
-        """How many keys are waited for."""
-        return len(self._waiting)
-
     def notify(self, key: Hashable) -> None:
         for event in self._waiting.get(key, ()):
             event.set()

@@ -124,7 +124,8 @@ class Engine:
         self.device_metrics = DeviceMetrics(self.extender.view, self.diagnoses.pending, self.diagnoses.rule)
         self._diagnose = settings.diagnose and settings.writes
         self._known = asyncio.Event()
-        self._warm = False
+        self.warming = "not warm: evaluating nodes and pods"
+        """Why the first verb calls would be slow; empty after the warm-up."""
         budgets = settings.preemption != "off"
         self.watches = Watches(
             client,
@@ -178,11 +179,6 @@ class Engine:
         if self._provisions:
             yield self._once_known(self.provisioning.run)
         yield self._memory.trim()
-
-    @property
-    def warming(self) -> str:
-        """Why the first verb calls would be slow; empty after the warm-up."""
-        return "" if self._warm else "not warm: evaluating nodes and pods"
 
     def lead(self, leading: bool) -> None:
         self._leading = leading
@@ -242,7 +238,7 @@ class Engine:
         await self._known.wait()
         await self._evaluate()
         self._memory.freeze()
-        self._warm = True
+        self.warming = ""
         while True:
             await asyncio.sleep(_WARM_PERIOD)
             if not self._leading:

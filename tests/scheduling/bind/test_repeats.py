@@ -108,7 +108,7 @@ async def test_a_bind_slower_than_its_caller_goes_on_and_is_joined(world: World,
     service = world.service(*pending, config=SchedulingConfig(bind_timeout=1.0))
     service.client.latency = 0.7
     assert await service.bind(world.api.pod("p"), "n1") == failure.STILL_RUNNING
-    assert len(service.extender.binder) == 1
+    assert len(service.extender.view.binding) == 1
     error = await service.bind(world.api.pod("p"), "n1")
     assert error in ("", failure.LATE, failure.STILL_RUNNING)
     for _ in range(5):

@@ -90,7 +90,7 @@ async def blocked(world: World, block: Block, error: ApiError) -> Service:
     task = service.spawn(service.bind(world.api.pod("p"), "n1"))
     await world.settle(ENDS)
     assert task.done()
-    assert len(service.extender.binder) == 0
+    assert len(service.extender.view.binding) == 0
     return service
 
 
@@ -154,7 +154,7 @@ async def test_conflicts_without_end_end_the_undo_as_well(world: World) -> None:
     service.client.fail("deallocate", ConflictError(409, "Conflict"), times=FOREVER)
     service.spawn(service.bind(world.api.pod("p"), "n1"))
     await world.settle(ENDS)
-    assert len(service.extender.binder) == 0
+    assert len(service.extender.view.binding) == 0
     assert len(service.extender.pending_rollbacks) == 1
 
 

@@ -27,7 +27,7 @@ async def test_a_pod_without_claims_passes_untouched(world: World, small: Object
     assert answer.NodeNames == ["n2", "unheard-of", "n1"]
     assert answer.FailedAndUnresolvableNodes == {}
     assert service.client.calls == []
-    assert len(service.extender.tentative_plans) == 0
+    assert len(service.extender.tentative_plans.all()) == 0
 
 
 async def test_without_node_names_the_configuration_is_blamed(world: World) -> None:
@@ -60,7 +60,7 @@ async def test_a_bound_pod_is_asked_about_again_without_effect(world: World, sma
     pod = world.api.pod("p")
     assert (pod.spec.node_name, (await service.filter(pod, "n2")).NodeNames) == ("n2", ["n2"])
     assert service.client.calls[before:] == []
-    assert len(service.extender.tentative_plans) == 0
+    assert len(service.extender.tentative_plans.all()) == 0
 
 
 async def test_two_claims_on_two_nodes_fit_nowhere(world: World, small: Objects) -> None:

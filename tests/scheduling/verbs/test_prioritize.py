@@ -52,9 +52,9 @@ async def test_a_guess_ends_with_the_bind(world: World) -> None:
     uneven(world)
     service = world.service(make_claim("d"), make_pod("q", "d"))
     await service.filter(world.api.pod("q"), "n2")
-    assert len(service.extender.tentative_plans) == 1
+    assert len(service.extender.tentative_plans.all()) == 1
     assert await service.bind(world.api.pod("q"), "n3") == ""
-    assert len(service.extender.tentative_plans) == 0
+    assert len(service.extender.tentative_plans.all()) == 0
 
 
 async def test_guessing_changes_nothing_that_is_held(world: World) -> None:

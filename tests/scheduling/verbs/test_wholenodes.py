@@ -55,10 +55,10 @@ def kept(service: Service) -> tuple[object, ...]:
     """All that a call of filter may leave behind."""
     extender = service.extender
     return (
-        len(extender.tentative_plans),
+        len(extender.tentative_plans.all()),
         len(extender.nominations),
         extender.view.ledger.holds(),
-        len(extender.binder),
+        len(extender.view.binding),
         len(extender.deferred),
         dict(service.counts),
         list(service.client.calls),

@@ -30,7 +30,7 @@ from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError, ConflictError, OutcomeUnknownError
 from dra_extender.api.extender import ExtenderBindingArgs
 from dra_extender.api.meta import format_time
-from dra_extender.api.resource import ResourceClaim
+from dra_extender.api.resource import DeviceClass, ResourceClaim
 from dra_extender.devices.ledger import HeldError
 from dra_extender.scheduling import readiness
 from dra_extender.scheduling.bind import failure
@@ -147,8 +147,9 @@ class Attempt:
         missing = self._view.unprovided(pod, self.node)
         if missing:
             self._context.event_handler.resources.asked_for(missing)
-        if missing and (self._view.classes_unreadable or self._view.resources.is_orphaned(missing)):
-            raise BindFailure(failure.CLASS_UNKNOWN, "refused")
+            unreadable = any(key.kind == DeviceClass.__name__ for key in self._view.cluster.undecodable)
+            if unreadable or self._view.resources.is_orphaned(missing):
+                raise BindFailure(failure.CLASS_UNKNOWN, "refused")
 
     async def _reserve(self, pod: Pod) -> NodeAllocation:
         """Decide on the present state and hold the devices. Raises BindFailure."""

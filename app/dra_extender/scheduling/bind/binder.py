@@ -37,10 +37,6 @@ class Binder:
             view.config.remembered_pods, view.config.replay_seconds, timer=view.clock.monotonic
         )
 
-    def __len__(self) -> int:
-        """How many binds are in progress."""
-        return len(self._running)
-
     async def bind(self, args: ExtenderBindingArgs) -> ExtenderBindingResult:
         """The answer to one call. Never raises for what is in `args` or in the cluster."""
         clock, config, count = self._view.clock, self._view.config, self._context.observer.count

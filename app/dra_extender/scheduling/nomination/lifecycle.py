@@ -280,12 +280,10 @@ class NominationLifecycle:
         waits = waits and not any(uid in binding for uid in nomination.by_pod)
         return waits and nomination.pod.metadata.uid in self._nominations and self._handle.leading()
 
-    def _suits(self, nomination: Nomination) -> bool:
-        return nomination.suits(self._view, self._questions.gangs.usage)
-
     async def _evict_all(self, nomination: Nomination, victims: Sequence[Pod]) -> None:
+        view, usage = self._view, self._questions.gangs.usage
         for victim in sorted(victims, key=self._evictions.failed_before, reverse=True):
-            if self._is_current(nomination) and self._suits(nomination) and self._evictions.may_try(victim):
+            if self._is_current(nomination) and nomination.suits(view, usage) and self._evictions.may_try(victim):
                 await self._evict(nomination, victim)
 
     async def _evict(self, nomination: Nomination, victim: Pod) -> None:
@@ -318,7 +316,8 @@ class NominationLifecycle:
             if await self._questions.placed(pod, tuple(dict.fromkeys(nomination.by_pod.values()))) is not None:
                 self.end(nomination, "fits")
                 return
-            if not self._suits(nomination) or await self._questions.is_lost(nomination, pod):
+            suits = nomination.suits(view, self._questions.gangs.usage)
+            if not suits or await self._questions.is_lost(nomination, pod):
                 self.end(nomination, "lost")
                 return
         await self._evict_all(nomination, staying)

@@ -113,6 +113,3 @@ class Preemptors:
         preemptor.at = self._clock.monotonic()
         if preemptor.evaluator is not None and not preemptor.evaluator.unfinished:
             preemptor.evaluator = None
-
-    def __len__(self) -> int:
-        return len(self._known)

@@ -49,9 +49,8 @@ class BudgetsByNamespace:
             labels, (budgets, parts) = pod.metadata.labels, self._of(pod)
             self._compared += parts if parts > FEW else 0
             found = [b for b in budgets if b.spec.selector is not None and selects(b.spec.selector, labels)]
-            if len(found) > BUDGETS_OF_POD:
-                found = [_protecting_all(pod.metadata.namespace)]
-            known = self._covering[pod.metadata.uid] = pod, found
+            covering = found if len(found) <= BUDGETS_OF_POD else _protected(pod.metadata.namespace)[0]
+            known = self._covering[pod.metadata.uid] = pod, covering
         return known[1]
 
     def forbid(self, pod: Pod) -> bool:
@@ -109,11 +108,8 @@ def _limited(namespace: str, budgets: Iterable[PodDisruptionBudget]) -> tuple[Se
 
 
 def _protected(namespace: str) -> tuple[Sequence[PodDisruptionBudget], int]:
-    return (_protecting_all(namespace),), 1
-
-
-def _protecting_all(namespace: str) -> PodDisruptionBudget:
-    return PodDisruptionBudget(ObjectMeta(name="*", namespace=namespace), PodDisruptionBudgetSpec(LabelSelector()))
+    meta = ObjectMeta(name="*", namespace=namespace)
+    return (PodDisruptionBudget(meta, PodDisruptionBudgetSpec(LabelSelector())),), 1
 
 
 def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:

@@ -162,21 +162,19 @@ class Clearer:
         if pod is None or pod.metadata.uid != uid:
             return None
         if not pod.spec.node_name:
+            condition = {
+                "type": RELEASED,
+                "status": "True",
+                "reason": "DevicesReleased",
+                "message": f"claim {claim.metadata.name} is released at version {claim.metadata.resource_version}",
+                "lastTransitionTime": format_time(self._view.clock.wall()),
+            }
             try:
-                pod = await self._handle.ports.patch_pod_status(pod, {"conditions": [self._released(claim)]})
+                pod = await self._handle.ports.patch_pod_status(pod, {"conditions": [condition]})
             except NotFoundError:
                 return None
         self._handle.event_handler.replied(pod)
         return pod
-
-    def _released(self, claim: ResourceClaim) -> dict[str, str]:
-        return {
-            "type": RELEASED,
-            "status": "True",
-            "reason": "DevicesReleased",
-            "message": f"claim {claim.metadata.name} is released at version {claim.metadata.resource_version}",
-            "lastTransitionTime": format_time(self._view.clock.wall()),
-        }
 
     def _is_current(self, claim: ResourceClaim) -> bool:
         known = self._view.ledger.by_uid(claim.metadata.uid)

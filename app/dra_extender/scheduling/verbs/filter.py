@@ -74,12 +74,12 @@ class _Decided(msgspec.Struct, frozen=True, kw_only=True):
     """One decision, on the state of `revision`. `tentative`: the plan for the only node that is offered."""
 
     revision: int
-    claims_missing: bool
+    claims_missing: bool = False
     prefiltered: PreFilterResult
     statuses: NodeStatuses
     offered: list[str]
-    tentative: TentativePlan | None
-    resolvable: frozenset[str]
+    tentative: TentativePlan | None = None
+    resolvable: frozenset[str] = frozenset()
     """The nodes, when all are refused, where evicting pods of lower priority may help."""
     gang: tuple[GroupKey, GangDecision] | None = None
 
@@ -222,19 +222,15 @@ class FilterVerb:
         blocking = node_statuses(view, prefiltered, names).blocking if blocked else ()
         return _Decided(
             revision=revision,
-            claims_missing=False,
             prefiltered=prefiltered,
             statuses=NodeStatuses(fits, refused, found.error, blocking, str(gang.key), found.waiting),
             offered=fits,
-            tentative=None,
-            resolvable=frozenset(),
             gang=(gang.key, found),
         )
 
     def _resolvable(self, view: View, prefiltered: PreFilterResult, statuses: NodeStatuses) -> frozenset[str]:
         """The nodes where preemption may help; none for a pod that fits: preempt is not called then."""
-        is_on = view.config.preemption == "on" and not statuses.fits
-        if not is_on or not isinstance(prefiltered, PreFilterState):
+        if statuses.fits or view.config.preemption != "on" or not isinstance(prefiltered, PreFilterState):
             return frozenset()
         if prefiltered.pod.metadata.uid in self._nominations:
             return frozenset()
