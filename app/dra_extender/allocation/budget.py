@@ -76,11 +76,10 @@ class WorkBudget:
     too_large: MutableMapping[Hashable, bool]
     """Of a budget with a limit: the kinds of work that were too large for a turn before."""
 
-    def __init__(self) -> None:
-        self.used = 0
-        """Units of work counted so far. Without a limit, `attempt` counts none."""
-        self.unfinished = False
-        """The call ended here, and another turn would have got further."""
+    used: int = 0
+    """Units of work counted so far. Without a limit, `attempt` counts none."""
+    unfinished: bool = False
+    """The call ended here, and another turn would have got further."""
 
     @property
     def found(self) -> dict[Hashable, Any]:
@@ -155,7 +154,6 @@ class TurnBudget(WorkBudget):
     def __init__(
         self, replies: WorkerReplies, *, allowance: int, ceiling: int, last: bool = False, call: CallState | None = None
     ) -> None:
-        super().__init__()
         self.call = call if call is not None else CallState()
         self.waited = self.call.waited
         self._replies = replies

@@ -169,14 +169,12 @@ def size_of(value: Any) -> int:
 Key = Any
 
 
+@dataclass(slots=True, eq=False)
 class OtherKey:
     """A key that is neither string nor int: equal to keys of the same identity."""
 
-    __slots__ = ("identity", "value")
-
-    def __init__(self, value: Any, identity: Hashable) -> None:
-        self.value = value
-        self.identity = identity
+    value: Any
+    identity: Hashable
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OtherKey) and self.identity == other.identity

@@ -65,7 +65,10 @@ def gang_of(view: View, pod: Pod) -> Gang | None:
         return None
     if isinstance(size, str):
         return Gang(key, 0, problem=size)
-    placed = [each for each in members if each.spec.node_name or _is_being_bound(view, each, pod)]
+    binding = {each.metadata.uid for each in members if each.metadata.uid in view.binding} - {pod.metadata.uid}
+    # A bind without a plan, after a change of leader, does not count: the gang is planned first.
+    begun = set(filter(view.is_planned, binding))
+    placed = [each for each in members if each.spec.node_name or each.metadata.uid in begun]
     taken = {each.metadata.uid for each in placed}
     waiting = [each for each in members if each.metadata.uid not in taken and not each.finished]
     waiting = [each for each in waiting if not each.spec.scheduling_gates]
@@ -113,12 +116,6 @@ def disrupted_together(view: View, pod: Pod) -> tuple[Sequence[Pod], bool]:
     if (apart and not strict) or view.pods.in_group(key) > PODS_OF_GANG:
         return (pod,), False
     return view.pods.members(key), strict
-
-
-def _is_being_bound(view: View, pod: Pod, asked: Pod) -> bool:
-    """A bind without a plan, after a change of leader, does not count: the gang is planned first."""
-    uid = pod.metadata.uid
-    return uid in view.binding and uid != asked.metadata.uid and view.is_planned(uid)
 
 
 def _group(view: View, key: GroupKey, members: Sequence[Pod]) -> tuple[PodGroup | None, int | str | None]:

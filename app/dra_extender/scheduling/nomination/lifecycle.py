@@ -61,8 +61,9 @@ class Evictions:
         self._view, self._ports, self._observer = handle.view, handle.ports, handle.observer
         self._backoffs: Backoffs[str] = Backoffs(handle.view.clock, handle.view.config)
         self._refused: LRUCache[str, bool] = LRUCache(REMEMBERED)
-        self._evicted: LRUCache[str, bool] = LRUCache(REMEMBERED)
-        self._stuck: LRUCache[str, bool] = LRUCache(REMEMBERED)
+        self.evicted: LRUCache[str, bool] = LRUCache(REMEMBERED)
+        self.given_up: LRUCache[str, bool] = LRUCache(REMEMBERED)
+        """Victims that did not terminate in time (UIDs)."""
 
     async def forbidden(self, victims: Sequence[Pod]) -> Pod | None:
         """The first victim that a budget protects now. Raises ApiError."""
@@ -94,11 +95,7 @@ class Evictions:
     @property
     def stuck(self) -> frozenset[str]:
         """UIDs of victims that were evicted long ago and are still there."""
-        return frozenset(uid for uid in self._stuck if self._view.pods.get(uid) is not None)
-
-    def give_up(self, victim: Pod) -> None:
-        """The victim did not terminate in time: do not wait for it any more."""
-        self._stuck[victim.metadata.uid] = True
+        return frozenset(uid for uid in self.given_up if self._view.pods.get(uid) is not None)
 
     def may_try(self, victim: Pod) -> bool:
         """False for a while after a failure."""
@@ -107,9 +104,6 @@ class Evictions:
     def failed_before(self, victim: Pod) -> bool:
         """True when the API server did not evict the victim at least once."""
         return victim.metadata.uid in self._refused
-
-    def evicted(self, victim_uid: str) -> bool:
-        return victim_uid in self._evicted
 
     async def evict(self, victim: Pod, preemptor: Pod, node: str, devices: Sequence[DeviceID]) -> bool:
         """Evict the victim. False when a budget forbids it or the API server refuses: try again later."""
@@ -126,7 +120,7 @@ class Evictions:
             log.warning("a pod was not evicted, will try again", pod=victim.metadata.key, error=repr(error))
             return False
         self._backoffs.forget(uid)
-        self._evicted[uid] = True
+        self.evicted[uid] = True
         self._observer.count(PREEMPTION_VICTIMS, "evicted")
         log.info("evicted", pod=victim.metadata.key, preemptor=preemptor.metadata.key, node=node)
         reader = self._view.config.reader(victim.metadata.namespace)
@@ -299,7 +293,7 @@ class NominationLifecycle:
     def _is_terminating(self, victim_uid: str) -> bool:
         """True for a victim that is gone, terminating or evicted: the watch may be late."""
         victim = self._view.pods.get(victim_uid)
-        return victim is None or bool(victim.metadata.deletion_timestamp) or self._evictions.evicted(victim_uid)
+        return victim is None or bool(victim.metadata.deletion_timestamp) or victim_uid in self._evictions.evicted
 
     async def _await_victims(self, nomination: Nomination, pod: Pod) -> None:
         view = self._view
@@ -335,7 +329,7 @@ class NominationLifecycle:
             self.end(nomination, "expired")
             return
         for victim in there:
-            self._evictions.give_up(victim)
+            self._evictions.given_up[victim.metadata.uid] = True
             note = f"was preempted by {known_to(reader(victim.metadata.namespace), pod)} and is not gone in time"
             self._handle.ports.record_event(victim, "Warning", "PreemptionStuck", note, action="Preempting")
         victims = reader(pod.metadata.namespace).listed("pod", (victim.metadata.key for victim in there))
