@@ -20,7 +20,9 @@ pytestmark = pytest.mark.slow
 expect.set_options(timeout=1000 * LONGEST)
 
 
-HOSTILE = "<img src=x onerror=alert(1)>'; rm -rf ~ #"
+HOSTILE = "<img src=x onerror=alert(1)>'; rm -rf ~ #" + "w" * 253
+"""Markup, a command, and a word as long as names may be."""
+WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
 def hostile_feed() -> str:
@@ -123,6 +125,7 @@ async def test_hostile_names_are_text_wherever_they_stand(flow: Flow, browser: B
         f"kubectl describe resourceclaim '{quoted}' -n '{quoted}'"
     )
     assert await page.locator("main img").count() == 0
+    assert await page.evaluate(WIDER) <= 0
     assert (alerts, shown.complaints) == ([], [])
     await context.close()
 
