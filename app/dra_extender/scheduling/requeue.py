@@ -41,9 +41,10 @@ class RequeueTrigger:
         """The refused pods by UID, with the revision of the state of their last refusal."""
         self._oldest_forgotten = -2
         """The oldest revision of a refusal that made room for others and has not been requeued."""
-        self._awaited: dict[str, set[str]] = {}
+        self._awaited: dict[str, set[int]] = {}
         """Refused pods wait for these: claims (namespace/name) that do not exist or are wrong, keys of gangs, UIDs of
         claims in flight and of pods being bound, `WORKERS`. By namespace, empty for UIDs. A full set stands for any.
+        Hashes: users write the names, which may be long.
         """
         self._due = asyncio.Event()
 
@@ -57,7 +58,7 @@ class RequeueTrigger:
     def ended(self, awaited: str) -> None:
         """A bind or write has ended, or a claim has appeared, for which refused pods may wait by this name."""
         names = self._awaited.get(awaited.rpartition("/")[0], ())
-        if awaited in names or len(names) >= REMEMBERED:
+        if hash(awaited) in names or len(names) >= REMEMBERED:
             self.improved()
 
     def refused(self, pod_uid: str, revision: int, awaiting: Iterable[str] = ()) -> None:
@@ -67,7 +68,7 @@ class RequeueTrigger:
         for name in awaiting:
             names = self._awaited.setdefault(name.rpartition("/")[0], set())
             if len(names) < REMEMBERED:
-                names.add(name)
+                names.add(hash(name))
         if pod_uid not in self._refused and len(self._refused) >= self._refused.maxsize:
             # However many pods of a namespace are refused, those of others are still requeued.
             _, oldest = self._refused.popitem()
