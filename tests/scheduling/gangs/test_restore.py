@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from dra_extender.api.groups import GANG, GANG_SIZE, GroupKey
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.feasibility import PreFilterState
 from dra_extender.scheduling.gangs.controller import Gangs
 from dra_extender.scheduling.gangs.decision import GangDecision
 from dra_extender.scheduling.gangs.gang import Gang
@@ -20,7 +19,15 @@ from dra_extender.scheduling.view import View
 from tests.support.allocation.heavy import LOOPS, selecting
 from tests.support.counting import calls
 from tests.support.scheduling.gangs import gang, member, names, nodes, offered, schedule
-from tests.support.simulation.objects import make_allocated, make_claim, make_class, make_node, make_pod, make_slice
+from tests.support.simulation.objects import (
+    Objects,
+    make_allocated,
+    make_claim,
+    make_class,
+    make_node,
+    make_pod,
+    make_slice,
+)
 from tests.support.simulation.strategy import with_metadata
 from tests.support.simulation.workers import VirtualWorkers
 from tests.support.simulation.world import Service, World, replay
@@ -136,10 +143,10 @@ async def test_an_error_about_one_gang_keeps_no_other_from_its_plan(
     await world.settle(1.0)
     decide, errors = Gangs.decide, list[str]()
 
-    def failing(gangs: Gangs, view: View, of: Gang, prefiltered: PreFilterState, asked: Sequence[str]) -> GangDecision:
+    def failing(gangs: Gangs, view: View, of: Gang, *asked: Any, **more: Any) -> GangDecision:
         if of.key.name == "g":
             raise ValueError("g")
-        return decide(gangs, view, of, prefiltered, asked)
+        return decide(gangs, view, of, *asked, **more)
 
     monkeypatch.setattr(Gangs, "decide", failing)
     monkeypatch.setattr("dra_extender.scheduling.extender.unexpected", lambda place, problem: errors.append(place))
@@ -184,6 +191,44 @@ def test_looking_for_such_gangs_is_linear_in_the_pods_of_a_group() -> None:
         return counted[0]
 
     assert cost(2_000) < 3 * cost(1_000)
+
+
+async def test_a_restored_plan_has_no_node_that_does_not_suit_the_pods(world: World) -> None:
+    """kube-scheduler has not filtered the nodes."""
+    tainted = make_node("n0", cpu="100")
+    tainted = replace(tainted, spec=replace(tainted.spec, unschedulable=True))
+    more: Objects = [tainted, make_slice("n0", ["gpu-0", "gpu-1"])]
+    service = world.service(*nodes(2, 1), *more, *gang("g", 2), config=NEVER)
+    service.start()
+    assert (await service.filter(world.api.pod("g-0"), "n1", "n2")).NodeNames == ["n1"]
+    assert await service.bind(world.api.pod("g-0"), "n1") == ""
+    await world.settle(1.0)
+    service = await succeeded(world, service)
+    await world.settle(1.0)
+    (plan,) = service.extender.gangs.plans._plans.values()
+    assert [place.node for place in plan.places.values()] == ["n2"]
+
+
+async def test_gangs_whose_bound_pod_has_devices_come_first(world: World) -> None:
+    """A tenant may create a pod with a node, and name a claim that does not exist."""
+    fake = make_pod("a-0", "missing", node="n1", namespace="a")
+    fakes = [
+        with_metadata(each, annotations={GANG: "a", GANG_SIZE: "3"})
+        for each in (fake, make_pod("a-1", "a-1", namespace="a"), make_pod("a-2", "a-2", namespace="a"))
+    ]
+    claims = [make_claim(name, namespace="a") for name in ("a-1", "a-2")]
+    service = world.service(*nodes(1, 3), *gang("g", 3), config=NEVER)
+    service.start()
+    assert await offered(service, world, "g-0") == [["n1"]]
+    assert await service.bind(world.api.pod("g-0"), "n1") == ""
+    await world.settle(1.0)
+    world.add(*claims, *fakes)
+    service = await succeeded(world, service)
+    await world.settle(1.0)
+    begun = await service.extender.gangs.begun(service.extender.view)
+    assert [each.metadata.namespace for each in begun] == ["default", "a"]
+    assert len(await schedule(service, world, ["g-1", "g-2"])) == 2
+    world.api.violations.clear()  # a pod without its claim is bound, by its user
 
 
 async def test_a_gang_without_a_bound_pod_is_planned_when_it_is_asked_about(world: World) -> None:

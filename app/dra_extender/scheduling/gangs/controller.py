@@ -23,6 +23,7 @@ from dra_extender.api.core import Pod
 from dra_extender.api.groups import GroupKey, group_of
 from dra_extender.devices.overlay import Overlay, Planned
 from dra_extender.limits import PODS_OF_GANG
+from dra_extender.scheduling.claims import known_claims
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.gangs.decision import GangDecision, GangState, decide
 from dra_extender.scheduling.gangs.gang import Gang, gang_with_devices, has_enough
@@ -73,11 +74,19 @@ class Gangs:
         found = self._kept_by_nominations(pod)
         return [*self.plans.kept_from(pod), *found] if len(self.plans) else found
 
-    def decide(self, view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[str]) -> GangDecision:
-        """See `decision.decide`. Raises TurnSpent."""
+    def decide(
+        self,
+        view: View,
+        gang: Gang,
+        prefiltered: PreFilterState,
+        names: Sequence[str],
+        *,
+        unfiltered: Collection[str] = (),
+    ) -> GangDecision:
+        """See `decision.decide`, and `GangState` for `unfiltered`. Raises TurnSpent."""
         if self.plans.is_paused(gang.key):
             return GangDecision(reason=f"{gang.key}: {EXPIRED}")
-        state = self.state(view, gang, prefiltered.pod)
+        state = replace(self.state(view, gang, prefiltered.pod), unfiltered=frozenset(unfiltered))
         try:
             return self._decide(view, gang, prefiltered, names, state)
         except Deferred as waiting:
@@ -116,11 +125,7 @@ class Gangs:
         is_part = SAMPLE <= len(names) < len(nodes) and view.config.nominate != "never"
         if not is_part or state.avoided.get(pod.metadata.uid):
             return ()
-        return self._suitable(view, pod, {*names, named})
-
-    def _suitable(self, view: View, pod: Pod, left_out: Collection[str] = ()) -> Sequence[str]:
-        """The nodes that suit the pod, apart from devices and from rules that only kube-scheduler knows."""
-        nodes = view.cluster.nodes
+        left_out = {*names, named}
         wants, others = Wants(pod), [node for name, node in nodes.items() if name not in left_out]
         view.decisions.budget.spend(len(nodes) // NODES_PER_UNIT + len(others) * wants.cost)
         return [node.metadata.name for node in others if not self.usage.keeps_away(wants, node)]
@@ -144,25 +149,25 @@ class Gangs:
         return gang.key, self.decide(view, gang, prefiltered, (node,))
 
     async def begun(self, view: View) -> list[Pod]:
-        """A waiting pod of each group of which a previous leader has bound some pods: by priority, and of equal
-        priority the first one of each namespace before the second one of any.
+        """A waiting pod of each group of which some pods are bound: by priority, then groups of which a bound pod has
+        devices, then the first group of each namespace before the second one of any.
         """
-        bound, waiting = set[GroupKey](), dict[GroupKey, Pod]()
+        bound, waiting = dict[GroupKey, bool](), dict[GroupKey, Pod]()
         for number, pod in enumerate(list(view.pods)):
             if number % PODS_AT_ONCE == 0:
                 await asyncio.sleep(0)
             key = group_of(pod) if not (pod.finished or pod.metadata.deletion_timestamp) else None
             if key is not None and pod.spec.node_name:
-                bound.add(key)
+                bound[key] = bound.get(key, False) or any(claim.allocation for claim in known_claims(pod, view.ledger))
             elif key is not None and view.config.may_clear_for(pod.spec.scheduler_name):
                 waiting[key] = pod
         turns = Counter[str]()
-        found: list[tuple[int, int, Pod]] = []
+        found: list[tuple[tuple[int, bool, int], Pod]] = []
         for key, pod in waiting.items():
             if key in bound and view.pods.in_group(key) <= PODS_OF_GANG:
                 turns[key.namespace] += 1
-                found.append((-pod.spec.priority, turns[key.namespace], pod))
-        return [pod for _, _, pod in sorted(found, key=itemgetter(0, 1))]
+                found.append(((-pod.spec.priority, not bound[key], turns[key.namespace]), pod))
+        return [pod for _, pod in sorted(found, key=itemgetter(0))]
 
     async def restore(self, pod: Pod, decided: Callable[[Pod, PlanGang], Awaitable[tuple[DecidedGang, bool]]]) -> bool:
         """Plan the gang of the pod if not enough of its pods are bound: others would get the devices for the rest.
@@ -181,7 +186,8 @@ class Gangs:
         for each in gang.waiting if gang is not None and gang.placed and gang.needed else ():
             prefiltered = pre_filter(view, each)
             if gang is not None and isinstance(prefiltered, PreFilterState):
-                return gang.key, self.decide(view, gang, prefiltered, self._suitable(view, each))
+                names = list(view.cluster.nodes)
+                return gang.key, self.decide(view, gang, prefiltered, names, unfiltered=names)
         return None
 
     def state(self, view: View, gang: Gang, pod: Pod) -> GangState:
