@@ -287,7 +287,7 @@ async def test_a_question_about_what_does_not_exist_says_so(
 NINE = [(name, ", ".join([f"*{before}"] * 9)) for before, name in pairwise("abcdefghi")]
 LISTS = ["a: &a [x, x, x, x, x, x, x, x, x]", *(f"{name}: &{name} [{nine}]" for name, nine in NINE)]
 """Fewer than 500 bytes for 9^9 values."""
-NO_TEXT = "a key that is no text, or a value that its tag does not allow: quote it"
+NO_TEXT = "a key that is not text, or a value that its tag does not allow: quote it"
 MAPS = ["a: &a {x: 1}", *(f"{name}: &{name} {{<<: [{nine}]}}" for name, nine in NINE)]
 
 

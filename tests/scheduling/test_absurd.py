@@ -1,4 +1,4 @@
-"""Amounts that no float can hold, which the API server accepts, keep nobody's pods from being scheduled."""
+"""The API server accepts amounts that a float cannot hold. Pods are scheduled beside them."""
 
 from __future__ import annotations
 

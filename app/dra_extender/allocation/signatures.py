@@ -35,7 +35,7 @@ DOMAIN: Final = "*"
 
 FEW_VALUES: Final = 256
 SHARING: Final = 4
-"""An attribute has few values if at least so many devices share one, on average. No two share a serial number."""
+"""An attribute has few values if on average at least this number of devices have the same value."""
 
 
 class ClaimSignatures:

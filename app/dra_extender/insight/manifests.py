@@ -156,13 +156,13 @@ def objects(file: str) -> list[dict[str, Any]]:
         raise ValueError(f"{file} has more than {CHARACTERS_OF_MANIFESTS:,} characters, which is the limit")
     try:
         documents = [found for found in yaml.load_all(text, _Loader) if isinstance(found, dict)]
-        msgspec.json.encode(documents)  # YAML also has keys that are no text
+        msgspec.json.encode(documents)  # YAML also allows keys that are not text
     except RecursionError:
         raise ValueError(f"{file}: the objects are nested too deeply") from None
     except yaml.YAMLError as problem:
         raise ValueError(f"{file}: {' '.join(str(problem).split())}") from None
     except (AttributeError, IndexError, TypeError):  # PyYAML raises the first two
-        raise ValueError(f"{file}: a key that is no text, or a value that its tag does not allow: quote it") from None
+        raise ValueError(f"{file}: a key that is not text, or a value that its tag does not allow: quote it") from None
     lists = (found["items"] if isinstance(found.get("items"), list) else [found] for found in documents)
     return [item for items in lists for item in items if isinstance(item, dict)]
 

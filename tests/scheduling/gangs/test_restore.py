@@ -157,7 +157,7 @@ async def test_an_error_about_one_gang_keeps_no_other_from_its_plan(
 
 
 async def test_deleted_pods_that_stay_keep_no_leader_from_serving(world: World) -> None:
-    """`run` ended with a KeyError, for each leader anew."""
+    """`run` ended with a KeyError for each leader."""
     pods = [make_pod("a", node="n1"), make_pod("b")]
     marks = {GANG: "g", GANG_SIZE: "2"}
     service = world.service(*nodes(1, 1), *(with_metadata(pod, annotations=marks) for pod in pods), config=NEVER)

@@ -126,7 +126,7 @@ class Scene:
         return diagnose(view, pod)
 
     def fits(self, name: str) -> bool:
-        """Whether a diagnosis says so. Remedies are not looked for."""
+        """Whether a diagnosis finds nodes for the pod. It looks for no remedies."""
         with mock.patch.object(diagnosis, "remedies", _no_remedies):
             return self.diagnose(name).state == "fits"
 

@@ -95,7 +95,7 @@ def gang_with_devices(view: View, pod: Pod) -> Gang | None:
 
 
 def has_enough(view: View, key: GroupKey, places: Container[str]) -> bool:
-    """Whether the gang may run with the members that have a node and those with these UIDs. True if it is no gang."""
+    """Whether the gang may run with the members that have a node and those with these UIDs. True for other groups."""
     members = [each for each in view.pods.members(key) if not each.metadata.deletion_timestamp]
     _, size = _group(view, key, members)
     placed = sum(bool(each.spec.node_name) or each.metadata.uid in places for each in members)

@@ -161,7 +161,7 @@ class _JointSearch:
         return {name: found[name] for name in fits}
 
     def _count(self, kind: Kind, name: str, most: int, claims: int) -> int:
-        """How many members of the kind, each with so many claims to allocate, fit on the node, where one does."""
+        """How many members of the kind fit on the node, where one does. `claims`: to allocate for each of them."""
         low, high, growing = 1, most, True
         while low < high:
             count = min(high, 2 * low) if growing else (low + high + 1) // 2
