@@ -265,7 +265,7 @@ class Extender:
             await _tolerant(self.preemption.restore())
         with suppress(TimeoutError):  # gangs that are left are planned when kube-scheduler asks about them
             async with asyncio.timeout(RESTORE_SECONDS):
-                await self._restore_gangs()
+                await _tolerant(self._restore_gangs())
         self.restored.set()
 
     async def _restore_gangs(self) -> None:
@@ -278,9 +278,7 @@ class Extender:
             await asyncio.sleep(RESTORE_PAUSE if left else 0)
 
     async def _unrestored(self) -> str:
-        """Why the verbs may not decide: others would get what nominated pods and gangs count on. Waits for `_restore`
-        first, so this is empty nearly always.
-        """
+        """Why the verbs may not decide. Waits for `_restore` first, so this is empty nearly always."""
         try:
             async with asyncio.timeout(VERB_SECONDS):
                 await self.restored.wait()

@@ -27,7 +27,15 @@ from dra_extender.scheduling.tentativeplans import TentativePlan
 from dra_extender.scheduling.view import View
 from tests.support.counting import calls
 from tests.support.examples import examples
-from tests.support.scheduling.earlynomination import ALWAYS, nominated, planning, waiting, with_devices
+from tests.support.scheduling.earlynomination import (
+    ALWAYS,
+    KubeScheduler,
+    ended,
+    nominated,
+    planning,
+    waiting,
+    with_devices,
+)
 from tests.support.simulation.world import Service, World, replay
 
 
@@ -238,3 +246,16 @@ async def test_all_nodes_are_looked_at_again_about_once_a_second_when_nomination
     world.add(*with_devices(n4=1)[1:])
     plan = await rounds(15)
     assert plan is not None and plan.node == "n4"
+
+
+async def test_a_node_that_kube_scheduler_refuses_is_tried_last(world: World) -> None:
+    service = planning(world, **{f"n{number}": 4 for number in range(12)})
+    kube_scheduler = KubeScheduler(world, service)
+    for number in range(8):
+        name = f"p{number}"
+        kube_scheduler.keeps_away[name] = {"n0"}
+        world.add(*waiting(name))
+        await world.settle(1.5)
+        assert await kube_scheduler.attempt(name) != ""
+    await world.settle(5.0)
+    assert ended(service) == {"made": 8, "bound": 7, "missed": 1}

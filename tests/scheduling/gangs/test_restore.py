@@ -209,6 +209,23 @@ async def test_a_restored_plan_has_no_node_that_does_not_suit_the_pods(world: Wo
     assert [place.node for place in plan.places.values()] == ["n2"]
 
 
+async def test_nodes_that_do_not_suit_the_pods_do_not_make_the_plan_undecided(world: World) -> None:
+    """12 pods, of which 9 have to run: as many nodes with free devices are cordoned as not."""
+    listed = nodes(17, 1)
+    cordoned = [replace(each, spec=replace(each.spec, unschedulable=True)) for each in listed[10:18]]
+    pods = [each for name in names("g", 12) for each in (make_claim(name), member(name, name, size=9))]
+    service = world.service(*listed[:10], *cordoned, *listed[18:], *pods, config=NEVER)
+    service.start()
+    suitable = [f"n{number}" for number in range(1, 10)]
+    found = (await service.filter(world.api.pod("g-0"), *suitable)).NodeNames
+    assert await service.bind(world.api.pod("g-0"), found[0]) == ""
+    await world.settle(1.0)
+    service = await succeeded(world, service)
+    await world.settle(1.0)
+    (plan,) = service.extender.gangs.plans._plans.values()
+    assert {place.node for place in plan.places.values()} == {*suitable} - {found[0]}
+
+
 async def test_gangs_whose_bound_pod_has_devices_come_first(world: World) -> None:
     """A tenant may create a pod with a node, and name a claim that does not exist."""
     fake = make_pod("a-0", "missing", node="n1", namespace="a")

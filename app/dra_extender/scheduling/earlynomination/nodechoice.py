@@ -43,12 +43,13 @@ _PACKING: Final = "pack"
 
 class _NodeList(msgspec.Struct):
     """`nodes` that are left to try: (score, negative; turn; name), sorted. Found at this time (monotonic seconds) on a
-    state of this revision. `outdated`: nodes that were dropped may fit again.
+    state of this revision. `turns`: by node, when it was tried last. `outdated`: nodes that were dropped may fit again.
     """
 
     nodes: list[tuple[int, int, str]]
     at: float
     revision: int
+    turns: dict[str, int]
     outdated: bool = False
 
 
@@ -91,7 +92,8 @@ class NodeChooser:
 
     def _first(self, view: View, prefiltered: PreFilterState, wants: Wants) -> TentativePlan | None:
         """The plan for the first node where the pod fits. Raises TurnSpent and Deferred."""
-        nodes = self._nodes(view, prefiltered, wants)
+        known = self._nodes(view, prefiltered, wants)
+        nodes = known.nodes
         has_policy = view.placement is not None and view.placement.has_opinion(wants.pod, prefiltered.claims.pending)
         for _ in range(CHOICES if has_policy else TRIES):
             if not nodes:
@@ -99,13 +101,13 @@ class NodeChooser:
             index = self._chosen(view, prefiltered, nodes) if has_policy else 0
             found = self._plan(view, prefiltered, wants, nodes[index][2])
             score, _, name = nodes.pop(index)
+            known.turns[name] = self._turn = self._turn + 1
             if found is not None:
-                self._turn += 1
                 insort(nodes, (score, self._turn, name))
                 return found
         return None
 
-    def _nodes(self, view: View, prefiltered: PreFilterState, wants: Wants) -> list[tuple[int, int, str]]:
+    def _nodes(self, view: View, prefiltered: PreFilterState, wants: Wants) -> _NodeList:
         """The nodes to try: the best score first, and of equal scores the one least recently used."""
         now, revision = view.clock.monotonic(), self._handle.requeue.revision
         allocated = tuple(claim.metadata.uid for claim in prefiltered.claims.allocated)
@@ -114,12 +116,14 @@ class NodeChooser:
         if known is not None:
             seconds = RENEWED_SECONDS if known.outdated or revision > known.revision else OLD_SECONDS
             if now - known.at < seconds or (known.nodes and not known.outdated):
-                return known.nodes
+                return known
         fits = node_statuses(view, prefiltered, list(view.cluster.nodes)).fits
         scores = raw_scores(view, prefiltered, fits)
-        nodes = sorted((-scores.get(name, 0), turn - len(fits), name) for turn, name in enumerate(fits))
-        self._lists[group] = _NodeList(nodes, now, revision)
-        return nodes
+        turns = {name: known.turns[name] for name in fits if name in known.turns} if known is not None else {}
+        new = enumerate(fits, start=-len(fits))  # nodes that were never tried come first
+        nodes = sorted([(-scores.get(name, 0), turns.get(name, turn), name) for turn, name in new])
+        found = self._lists[group] = _NodeList(nodes, now, revision, turns)
+        return found
 
     def _chosen(self, view: View, prefiltered: PreFilterState, nodes: list[tuple[int, int, str]]) -> int:
         """The index of the best node by the placement policy. Policies do not know plans, so nodes with plans come

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from operator import itemgetter
 from typing import ClassVar, Final
 
@@ -24,7 +25,7 @@ from dra_extender.api.groups import GroupKey, group_of
 from dra_extender.devices.overlay import Overlay, Planned
 from dra_extender.limits import PODS_OF_GANG
 from dra_extender.scheduling.claims import known_claims
-from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
+from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, pre_filter
 from dra_extender.scheduling.gangs.decision import GangDecision, GangState, decide
 from dra_extender.scheduling.gangs.gang import Gang, gang_with_devices, has_enough
 from dra_extender.scheduling.gangs.joint import NODES_PER_UNIT
@@ -74,19 +75,11 @@ class Gangs:
         found = self._kept_by_nominations(pod)
         return [*self.plans.kept_from(pod), *found] if len(self.plans) else found
 
-    def decide(
-        self,
-        view: View,
-        gang: Gang,
-        prefiltered: PreFilterState,
-        names: Sequence[str],
-        *,
-        unfiltered: Collection[str] = (),
-    ) -> GangDecision:
-        """See `decision.decide`, and `GangState` for `unfiltered`. Raises TurnSpent."""
+    def decide(self, view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[str]) -> GangDecision:
+        """See `decision.decide`. Raises TurnSpent."""
         if self.plans.is_paused(gang.key):
             return GangDecision(reason=f"{gang.key}: {EXPIRED}")
-        state = replace(self.state(view, gang, prefiltered.pod), unfiltered=frozenset(unfiltered))
+        state = self.state(view, gang, prefiltered.pod)
         try:
             return self._decide(view, gang, prefiltered, names, state)
         except Deferred as waiting:
@@ -152,21 +145,24 @@ class Gangs:
         """A waiting pod of each group of which some pods are bound: by priority, then groups of which a bound pod has
         devices, then the first group of each namespace before the second one of any.
         """
-        bound, waiting = dict[GroupKey, bool](), dict[GroupKey, Pod]()
+        bound, waiting = dict[GroupKey, list[Pod]](), dict[GroupKey, Pod]()
         for number, pod in enumerate(list(view.pods)):
             if number % PODS_AT_ONCE == 0:
                 await asyncio.sleep(0)
             key = group_of(pod) if not (pod.finished or pod.metadata.deletion_timestamp) else None
             if key is not None and pod.spec.node_name:
-                bound[key] = bound.get(key, False) or any(claim.allocation for claim in known_claims(pod, view.ledger))
+                bound.setdefault(key, []).append(pod)
             elif key is not None and view.config.may_clear_for(pod.spec.scheduler_name):
                 waiting[key] = pod
-        turns = Counter[str]()
+        turns = Counter[tuple[str, bool]]()
         found: list[tuple[tuple[int, bool, int], Pod]] = []
         for key, pod in waiting.items():
             if key in bound and view.pods.in_group(key) <= PODS_OF_GANG:
-                turns[key.namespace] += 1
-                found.append(((-pod.spec.priority, not bound[key], turns[key.namespace]), pod))
+                claims = chain.from_iterable(known_claims(each, view.ledger) for each in bound[key])
+                has_none = not any(claim.allocation for claim in claims)
+                turns[key.namespace, has_none] += 1
+                found.append(((-pod.spec.priority, has_none, turns[key.namespace, has_none]), pod))
+                await asyncio.sleep(0)
         return [pod for _, pod in sorted(found, key=itemgetter(0))]
 
     async def restore(self, pod: Pod, decided: Callable[[Pod, PlanGang], Awaitable[tuple[DecidedGang, bool]]]) -> bool:
@@ -186,9 +182,18 @@ class Gangs:
         for each in gang.waiting if gang is not None and gang.placed and gang.needed else ():
             prefiltered = pre_filter(view, each)
             if gang is not None and isinstance(prefiltered, PreFilterState):
-                names = list(view.cluster.nodes)
-                return gang.key, self.decide(view, gang, prefiltered, names, unfiltered=names)
+                return gang.key, self.decide(view, gang, prefiltered, self._suitable(view, prefiltered))
         return None
+
+    def _suitable(self, view: View, prefiltered: PreFilterState) -> Sequence[str]:
+        """The nodes that fit, by devices and by the rules of kube-scheduler that are known here. Raises TurnSpent."""
+        budget, wants, nodes = view.decisions.budget, Wants(prefiltered.pod), view.cluster.nodes
+        found: Sequence[str] | None = budget.found.get(key := (Gangs, prefiltered.pod.metadata.uid))
+        if found is None:
+            fits = node_statuses(view, prefiltered, list(nodes)).fits
+            budget.spend(len(fits) * wants.cost)
+            budget.found[key] = found = [name for name in fits if not self.usage.keeps_away(wants, nodes[name])]
+        return found
 
     def state(self, view: View, gang: Gang, pod: Pod) -> GangState:
         """What a decision about a member of the gang needs besides the view."""

@@ -131,10 +131,8 @@ def _size(key: GroupKey, members: Sequence[Pod]) -> int | str | None:
         return f"{key} does not exist" if key.source == "PodGroup" else None
     name = SIZES[key.source]
     written = {each.metadata.annotations.get(name, "") for each in members}
-    if not written:
-        return None  # its pods are being deleted
-    if len(written) > 1:
-        return f"{key}: its pods differ in annotation {name}"
+    if len(written) != 1:  # 0: its pods are being deleted
+        return f"{key}: its pods differ in annotation {name}" if written else None
     text = written.pop()
     if not (text.isascii() and text.isdigit() and 0 < len(text) < 10 and int(text)):
         return f'{key}: annotation {name} of its pods must be a number of pods, not "{text[:MOST_SHOWN]}"'
