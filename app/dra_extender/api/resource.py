@@ -22,7 +22,6 @@ from dra_extender.limits import DEPTH_OF_PARAMETERS, TOLERATIONS_OF_REQUEST
 GROUP = "resource.k8s.io"
 POD_GROUP_API = "scheduling.k8s.io"
 FINALIZER = "resource.kubernetes.io/delete-protection"
-POD_CLAIM_NAME_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 EXTENDED_RESOURCE_CLAIM_ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
 EXTENDED_RESOURCE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 

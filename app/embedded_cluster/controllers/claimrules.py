@@ -11,15 +11,11 @@ from typing import Any, Literal
 import msgspec
 
 from dra_extender.api.core import Pod
-from dra_extender.api.resource import (
-    FINALIZER,
-    POD_CLAIM_NAME_ANNOTATION,
-    ResourceClaim,
-    ResourceClaimConsumerReference,
-)
+from dra_extender.api.resource import FINALIZER, ResourceClaim, ResourceClaimConsumerReference
 from embedded_cluster.objects import ClaimTemplate
 from embedded_cluster.podclaims import Lookup, has_claims, owns, recorded
 
+POD_CLAIM_NAME_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 _LONGEST_BASE = 57
 """Characters of generateName; the API server adds five and cuts at 63."""
 
