@@ -209,6 +209,22 @@ async def test_a_restored_plan_has_no_node_that_does_not_suit_the_pods(world: Wo
     assert [place.node for place in plan.places.values()] == ["n2"]
 
 
+async def test_a_gang_with_extended_resources_is_planned(world: World) -> None:
+    """Devices provide the resource, so the nodes do not have to have it."""
+    containers = [{"name": "main", "resources": {"requests": {"example.com/gpu": "1"}}}]
+    pods = [member(name, size=3, containers=containers) for name in names("g", 3)]
+    listed = [make_class(resource="example.com/gpu"), *list(nodes(1, 3))[1:]]
+    service = world.service(*listed, *pods, config=NEVER)
+    service.start()
+    assert await offered(service, world, "g-0") == [["n1"]]
+    assert await service.bind(world.api.pod("g-0"), "n1") == ""
+    await world.settle(1.0)
+    world.add(make_claim("c"), make_pod("other", "c"))
+    service = await succeeded(world, service)
+    assert await offered(service, world, "other") == [[]]
+    assert len(await schedule(service, world, ["g-1", "g-2"])) == 2
+
+
 async def test_nodes_that_do_not_suit_the_pods_do_not_make_the_plan_undecided(world: World) -> None:
     """12 pods, of which 9 have to run: as many nodes with free devices are cordoned as not."""
     listed = nodes(17, 1)

@@ -31,7 +31,7 @@ from dra_extender.scheduling.gangs.gang import Gang, gang_with_devices, has_enou
 from dra_extender.scheduling.gangs.joint import NODES_PER_UNIT
 from dra_extender.scheduling.gangs.plans import GangPlans
 from dra_extender.scheduling.gangs.topology import ANYWHERE
-from dra_extender.scheduling.noderules import ResourcesInUse, Wants
+from dra_extender.scheduling.noderules import ResourcesInUse
 from dra_extender.scheduling.ports import Clock
 from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.view import View
@@ -119,7 +119,7 @@ class Gangs:
         if not is_part or state.avoided.get(pod.metadata.uid):
             return ()
         left_out = {*names, named}
-        wants, others = Wants(pod), [node for name, node in nodes.items() if name not in left_out]
+        wants, others = view.wants(pod), [node for name, node in nodes.items() if name not in left_out]
         view.decisions.budget.spend(len(nodes) // NODES_PER_UNIT + len(others) * wants.cost)
         return [node.metadata.name for node in others if not self.usage.keeps_away(wants, node)]
 
@@ -187,7 +187,7 @@ class Gangs:
 
     def _suitable(self, view: View, prefiltered: PreFilterState) -> Sequence[str]:
         """The nodes that fit, by devices and by the rules of kube-scheduler that are known here. Raises TurnSpent."""
-        budget, wants, nodes = view.decisions.budget, Wants(prefiltered.pod), view.cluster.nodes
+        budget, wants, nodes = view.decisions.budget, view.wants(prefiltered.pod), view.cluster.nodes
         found: Sequence[str] | None = budget.found.get(key := (Gangs, prefiltered.pod.metadata.uid))
         if found is None:
             fits = node_statuses(view, prefiltered, list(nodes)).fits
