@@ -9,8 +9,10 @@ then on every report is counted by place and passed to a handler, for example to
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Final, Literal
+from collections.abc import Awaitable, Callable
+from typing import Final, Literal, TypeVar
+
+T = TypeVar("T")
 
 ErrorPlace = Literal[
     "bind", "verb", "chores", "inventory", "object", "watch", "credentials", "metrics", "controller",
@@ -20,7 +22,7 @@ ErrorPlace = Literal[
 PLACES: Final[dict[ErrorPlace, str]] = {
     "bind": "a bind; its writes were rolled back",
     "verb": "an extender verb; kube-scheduler got an error",
-    "chores": "clearing unused allocations",
+    "chores": "a controller, as for releases, preemption and gangs; it continues",
     "inventory": "the first evaluation of all nodes",
     "object": "applying one watched object, which counts as undecodable",
     "watch": "listing and watching one kind; both start again",
@@ -50,6 +52,15 @@ def unexpected(place: ErrorPlace, problem: Exception, **about: object) -> None:
     if _handler is None:
         raise problem
     _handler(place, problem, about)
+
+
+async def continuing(place: ErrorPlace, work: Awaitable[T]) -> T | None:
+    """The result of the work; None after an unexpected error, which is reported."""
+    try:
+        return await work
+    except Exception as problem:
+        unexpected(place, problem)
+        return None
 
 
 def tolerate(handler: Handler | None) -> Handler | None:

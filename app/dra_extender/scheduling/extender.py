@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -59,9 +59,7 @@ from dra_extender.scheduling.verbs.preempt import Preempt
 from dra_extender.scheduling.verbs.prioritize import prioritize
 from dra_extender.scheduling.view import View
 from dra_extender.scheduling.waiting import Signals
-from dra_extender.unexpected import unexpected
-
-T = TypeVar("T")
+from dra_extender.unexpected import continuing
 
 CONTROLLER_SECONDS = 1.0
 VERB_SECONDS: Final = 1.0
@@ -138,14 +136,16 @@ class Extender:
             handle, self.tentative_plans, self.nominations, self._unblocker, self._sweeper, self.gangs, self.preemption
         )
         self.pending_rollbacks = PendingRollbacks(handle)
-        context = BindContext(
-            **msgspec.structs.asdict(handle),
+        self.binder = Binder(self._bind_context(), self.pending_rollbacks, binding)
+
+    def _bind_context(self) -> BindContext:
+        return BindContext(
+            **msgspec.structs.asdict(self._handle),
             tentative_plans=self.tentative_plans,
             gangs=self.gangs,
             clearer=self._clearer,
             usage=self._usage_with_binds,
         )
-        self.binder = Binder(context, self.pending_rollbacks, binding)
 
     @property
     def problems(self) -> Sequence[ObjectProblem]:
@@ -262,10 +262,10 @@ class Extender:
     async def _restore(self) -> None:
         self.restored.clear()
         if self.view.config.preemption == "on":
-            await _tolerant(self.preemption.restore())
+            await continuing("chores", self.preemption.restore())
         with suppress(TimeoutError):  # gangs that are left are planned when kube-scheduler asks about them
             async with asyncio.timeout(RESTORE_SECONDS):
-                await _tolerant(self._restore_gangs())
+                await continuing("chores", self._restore_gangs())
         self.restored.set()
 
     async def _restore_gangs(self) -> None:
@@ -273,7 +273,7 @@ class Extender:
         left, working = await self.gangs.begun(self.view), True
         while left and working:
             working = len(self.deferred) > 0  # a worker may answer in this round
-            left = [pod for pod in left if await _tolerant(self.gangs.restore(pod, self.deferred.decide))]
+            left = [pod for pod in left if await continuing("chores", self.gangs.restore(pod, self.deferred.decide))]
             working = working or len(self.deferred) > 0
             await asyncio.sleep(RESTORE_PAUSE if left else 0)
 
@@ -289,19 +289,10 @@ class Extender:
     async def _repeat(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
         while True:
             await asyncio.sleep(seconds)
-            await _tolerant(work())
+            await continuing("chores", work())
 
     async def drain(self, seconds: float) -> int:
         """Wait up to `seconds` for binds in progress, then cancel them. Returns how many were cancelled."""
         left = await self.binder.drain(seconds)
         await self.deferred.drain()
         return left
-
-
-async def _tolerant(work: Awaitable[T]) -> T | None:
-    """The result; None after an error, which is reported: the next work goes on."""
-    try:
-        return await work
-    except Exception as problem:
-        unexpected("chores", problem)
-        return None

@@ -45,7 +45,7 @@ from dra_extender.service.process import ProcessMemory
 from dra_extender.service.provisioning import ProvisioningRequests
 from dra_extender.service.settings import Settings
 from dra_extender.service.shadow import ShadowRecord
-from dra_extender.unexpected import unexpected
+from dra_extender.unexpected import continuing
 from dra_extender.workers.pool import WorkerPool
 
 log = structlog.get_logger(__name__)
@@ -245,10 +245,7 @@ class Engine:
                 await self._evaluate()
 
     async def _evaluate(self) -> None:
-        try:
-            await run(self._evaluating())
-        except Exception as problem:  # decisions evaluate the other nodes on demand
-            unexpected("inventory", problem)
+        await continuing("inventory", run(self._evaluating()))  # decisions evaluate the other nodes on demand
 
     def _evaluating(self) -> Turns[None]:
         done = 0

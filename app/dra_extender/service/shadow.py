@@ -42,7 +42,7 @@ from dra_extender.scheduling.noderules import is_large
 from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns, run
 from dra_extender.scheduling.verbs.prioritize import chosen_of, raw_scores
 from dra_extender.scheduling.view import View
-from dra_extender.unexpected import unexpected
+from dra_extender.unexpected import continuing
 
 BEHIND: Final = 5_000
 EVENT: Final = 8 * 2**10  # bytes: the event of a larger object counts as several
@@ -208,10 +208,7 @@ class ShadowRecord:
             self.settled()
 
     async def _run(self, turns: Turns[None]) -> None:
-        try:
-            await run(turns)
-        except Exception as problem:
-            unexpected("shadow", problem)
+        await continuing("shadow", run(turns))
         await asyncio.sleep(0)
 
     def _follow(self, event: ClusterEvent, at: float) -> Turns[None]:

@@ -40,7 +40,7 @@ from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.noderules import UNSCHEDULABLE
 from dra_extender.scheduling.turns import Turns, run
 from dra_extender.scheduling.view import View
-from dra_extender.unexpected import unexpected
+from dra_extender.unexpected import continuing
 
 PERIOD: Final = 0.25
 """Seconds between two updates."""
@@ -233,10 +233,7 @@ class PageUpdates:
         """Update until `LINGER` seconds after the last subscriber has left."""
         try:
             while self.state.subscribers or self._clock() - self._left_at < LINGER:
-                try:
-                    await self._update()
-                except Exception as problem:
-                    unexpected("feed", problem)
+                await continuing("feed", self._update())
                 await asyncio.sleep(PERIOD)
         finally:
             self._task = None  # a page that opens now starts updates of its own

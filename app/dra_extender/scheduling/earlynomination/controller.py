@@ -39,7 +39,7 @@ from dra_extender.scheduling.outcomes import EARLY_NOMINATIONS
 from dra_extender.scheduling.tentativeplans import TentativePlan, TentativePlans
 from dra_extender.scheduling.turns import PORTION
 from dra_extender.scheduling.waiting import Backoffs
-from dra_extender.unexpected import unexpected
+from dra_extender.unexpected import continuing, unexpected
 
 log = structlog.get_logger(__name__)
 
@@ -150,10 +150,7 @@ class EarlyNominationController:
                 self._find_owner(pod, 0.0)
         try:
             while self._enabled or self.nominations:
-                try:
-                    await self.work()
-                except Exception as problem:
-                    unexpected("chores", problem)
+                await continuing("chores", self.work())
                 await asyncio.sleep(PASS_SECONDS)
         finally:
             for task in list(self._sending):
