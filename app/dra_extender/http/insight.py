@@ -159,6 +159,12 @@ MOST_PROBLEMS: Final = 1_000
 def insight_router(insight: Insight) -> APIRouter:
     queue = QueryQueue(insight)
     router = APIRouter(tags=["insight"], responses=DENIALS, default_response_class=Response)
+    for add in (_add_pods, _add_devices, _add_changes):
+        add(router, queue)
+    return router
+
+
+def _add_pods(router: APIRouter, queue: QueryQueue) -> None:
     of_diagnosis = answering(Diagnosis, "the diagnosis, as JSON or as text")
     of_diagnosis[200]["content"]["text/plain"] = {"schema": {"type": "string"}}
 
@@ -181,6 +187,22 @@ def insight_router(insight: Insight) -> APIRouter:
             found = redacted(await queue.answer_at_length(steps, namespace), view.config.reader(namespace))
         return PlainTextResponse(f"{fully(found)}\n") if "text/plain" in accept.lower() else json_response(found)
 
+    @router.get("/insight/problems", responses=answering(ProblemList, "the problems"))
+    async def problems() -> Response:
+        """Unusable objects, conflicting claims and missing permissions, with what to do about each."""
+        found = await queue.answer(queue.insight.problems())
+        return json_response(ProblemList(len(found), found[:MOST_PROBLEMS]))
+
+    @router.get("/insight/shadow", responses=answering(ShadowReport, "the report"))
+    async def shadow() -> Response:
+        """What other schedulers did since the record began, and what this service would have done (mode shadow)."""
+        found = queue.insight.shadow()
+        if isinstance(found, str):
+            raise HTTPException(503, f"dra-extender: {found}")
+        return json_response(await queue.answer(found))
+
+
+def _add_devices(router: APIRouter, queue: QueryQueue) -> None:
     @router.get("/insight/devices", responses=answering(DeviceReport, "devices"))
     async def devices(
         node: Annotated[list[str] | None, Query(description="only devices of this node; may be repeated")] = None,
@@ -232,12 +254,8 @@ def insight_router(insight: Insight) -> APIRouter:
         shape = GangShape(gang, topology) if gang else None
         return json_response(await queue.answer(measuring(view, what, claims, shape, most=limit)))
 
-    @router.get("/insight/problems", responses=answering(ProblemList, "the problems"))
-    async def problems() -> Response:
-        """Unusable objects, conflicting claims and missing permissions, with what to do about each."""
-        found = await queue.answer(queue.insight.problems())
-        return json_response(ProblemList(len(found), found[:MOST_PROBLEMS]))
 
+def _add_changes(router: APIRouter, queue: QueryQueue) -> None:
     def what_if(view: View, data: bytes) -> Turns[WhatIf]:
         found = changes_of(data)
         yield
@@ -272,16 +290,6 @@ def insight_router(insight: Insight) -> APIRouter:
         """
         data = await _body_of(request, "leave out metadata.managedFields, or name existing pods")
         return json_response(await queue.answer_at_length(simulated(queue.insight.view, data)))
-
-    @router.get("/insight/shadow", responses=answering(ShadowReport, "the report"))
-    async def shadow() -> Response:
-        """What other schedulers did since the record began, and what this service would have done (mode shadow)."""
-        found = queue.insight.shadow()
-        if isinstance(found, str):
-            raise HTTPException(503, f"dra-extender: {found}")
-        return json_response(await queue.answer(found))
-
-    return router
 
 
 async def _body_of(request: Request, remedy: str) -> bytes:
