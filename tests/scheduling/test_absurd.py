@@ -1,4 +1,4 @@
-"""The API server accepts amounts that a float cannot hold. Pods are scheduled beside them."""
+"""Pods are scheduled in clusters with amounts that no float can hold. The API server accepts such amounts."""
 
 from __future__ import annotations
 

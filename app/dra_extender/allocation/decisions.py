@@ -23,7 +23,7 @@ from dra_extender.allocation.cache.results import NodeResults, ResultCache, Sear
 from dra_extender.allocation.constraints import Values
 from dra_extender.allocation.plan import NO_SOLUTION, NOT_SYNCED, STEP_BUDGET, Failure, Plan, Unfit, score_of
 from dra_extender.allocation.requests import Filters, PreparedClaims, Ready, prepare
-from dra_extender.allocation.signatures import AttributeReads, ClaimSignatures, PoolSignatures, common, reads_of
+from dra_extender.allocation.signatures import AttributeReads, ClaimSignatures, PoolSignatures, of_few_values, reads_of
 from dra_extender.allocation.tally import NodeTally
 from dra_extender.allocation.tallying import tally
 from dra_extender.allocation.workerrequests import Overrun, SearchReply, SearchRequest
@@ -104,9 +104,8 @@ class _Caches:
     def pools(self, reads: AttributeReads) -> PoolSignatures:
         found = self._pools.get(reads)
         if found is None:
-            common = self.common
-            covers = common is not None and reads is not None and (common.reads is None or reads <= common.reads)
-            found = self._pools[reads] = PoolSignatures(reads, common if covers else None)
+            covers = reads is not None and self.common is not None and reads <= (self.common.reads or frozenset())
+            found = self._pools[reads] = PoolSignatures(reads, self.common if covers else None)
         return found
 
 
@@ -179,7 +178,7 @@ class Decisions:
         for node in list(self._cluster.inventory.nodes.seen.values()):
             yield
             pools.update((id(item), (item, item.pool)) for item in node.pools if item.pool is not None)
-        self._caches.common = yield from common(list(pools.values()), self._caches.common)
+        self._caches.common = yield from of_few_values(list(pools.values()), self._caches.common)
 
     def alike(
         self, claims: Sequence[ResourceClaim], nodes: Iterable[str], attributes: Iterable[str] = ()

@@ -181,9 +181,11 @@ class PoolSignatures:
         finer = self._base.of(seen, pool, budget)
         known = self._by_base.get(id(finer))
         budget.spend(1 if known is not None else 1 + 2 * len(finer.devices))
-        return self.known.put(seen, known.value if known is not None else self._by_base.put(finer, self._less(finer)))
+        return self.known.put(
+            seen, known.value if known is not None else self._by_base.put(finer, self._coarser(finer))
+        )
 
-    def _less(self, finer: PoolSignature) -> PoolSignature:
+    def _coarser(self, finer: PoolSignature) -> PoolSignature:
         """The signature of pools that have this one in `base`."""
         models, localities = [tuple(each) for each in zip(*finer.devices, strict=True)] or ((), ())
         return self._of(models, localities, (finer.counted, finer.incomplete, finer.invalid))
@@ -204,7 +206,7 @@ class PoolSignatures:
         return known
 
 
-def common(
+def of_few_values(
     pools: Sequence[tuple[SeenPool, Pool]], known: PoolSignatures | None
 ) -> Generator[None, None, PoolSignatures]:
     """The signatures of these pools for all attributes with few values, one pool at a step. `known`: from an earlier
