@@ -44,6 +44,16 @@ async def succeeded(world: World, service: Service, seconds: Callable[[Any], flo
     return found
 
 
+async def half_bound(world: World, service: Service) -> Service:
+    """The next leader, after g-0 of gang g was bound to n1. Pod `other` waits for a device, too."""
+    service.start()
+    assert await offered(service, world, "g-0") == [["n1"]]
+    assert await service.bind(world.api.pod("g-0"), "n1") == ""
+    await world.settle(1.0)
+    world.add(make_claim("c"), make_pod("other", "c"))
+    return await succeeded(world, service)
+
+
 @pytest.mark.parametrize("priority", [0, 5])
 async def test_pods_of_a_gang_that_is_half_bound_keep_their_devices(world: World, priority: int) -> None:
     """Another pod got the device of the third one, so half of the gang ran, and kept its devices, for ever."""
@@ -124,12 +134,7 @@ async def test_pods_of_other_schedulers_hold_nothing(world: World) -> None:
 async def test_a_gang_whose_launcher_without_devices_is_bound_is_planned(world: World) -> None:
     pods = [member("g-0", size=3), *(member(name, name, size=3) for name in ("g-1", "g-2"))]
     service = world.service(*nodes(1, 2), *map(make_claim, ("g-1", "g-2")), *pods, config=NEVER)
-    service.start()
-    assert await offered(service, world, "g-0") == [["n1"]]
-    assert await service.bind(world.api.pod("g-0"), "n1") == ""
-    await world.settle(1.0)
-    world.add(make_claim("c"), make_pod("other", "c"))
-    service = await succeeded(world, service)
+    service = await half_bound(world, service)
     assert await offered(service, world, "other") == [[]]
     assert len(await schedule(service, world, ["g-1", "g-2"])) == 2
 
@@ -215,12 +220,7 @@ async def test_a_gang_with_extended_resources_is_planned(world: World) -> None:
     pods = [member(name, size=3, containers=containers) for name in names("g", 3)]
     listed = [make_class(resource="example.com/gpu"), *list(nodes(1, 3))[1:]]
     service = world.service(*listed, *pods, config=NEVER)
-    service.start()
-    assert await offered(service, world, "g-0") == [["n1"]]
-    assert await service.bind(world.api.pod("g-0"), "n1") == ""
-    await world.settle(1.0)
-    world.add(make_claim("c"), make_pod("other", "c"))
-    service = await succeeded(world, service)
+    service = await half_bound(world, service)
     assert await offered(service, world, "other") == [[]]
     assert len(await schedule(service, world, ["g-1", "g-2"])) == 2
 
@@ -275,12 +275,7 @@ async def test_a_gang_without_a_bound_pod_is_planned_when_it_is_asked_about(worl
 
 async def test_a_restored_plan_ends_when_no_further_pod_is_bound(world: World) -> None:
     service = world.service(*nodes(1, 2), *gang("g", 2), config=NEVER)
-    service.start()
-    assert await offered(service, world, "g-0") == [["n1"]]
-    assert await service.bind(world.api.pod("g-0"), "n1") == ""
-    await world.settle(1.0)
-    world.add(make_claim("c"), make_pod("other", "c"))
-    service = await succeeded(world, service)
+    service = await half_bound(world, service)
     assert await offered(service, world, "other") == [[]]
     await world.settle(GangPlans.SECONDS + 3.0)
     assert await offered(service, world, "other") == [["n1"]]
